@@ -1,0 +1,289 @@
+//! The guest's message, decoded by the agent.
+//!
+//! The bytes come from a user's process and may be anything: what cannot be decoded is an error, never a
+//! panic, and unknown keys are skipped so that a newer guest is understood.
+
+use minicbor::data::Type;
+use minicbor::decode::Error;
+use minicbor::{Decode, Decoder};
+
+use crate::bytes::Bytes;
+use crate::wire::{self, key, kind, late};
+
+/// No list in a message is longer; the sender's own bounds are lower.
+const LIST_MAX: usize = 8192;
+
+/// What a guest said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// A program image begins.
+    Start(Box<Start>),
+    /// A program image begins of which a rule says not to report it.
+    Suppressed { time: u64, reason: u64 },
+}
+
+/// What a guest said about its program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Start {
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub time: u64,
+    pub usage: Option<Usage>,
+    pub exe: Bytes,
+    pub exe_stat: Option<ExeStat>,
+    pub argv: Vec<Bytes>,
+    pub argv_cut: bool,
+    pub cwd: Option<Bytes>,
+    pub env: Vec<Bytes>,
+    pub env_cut: u64,
+    /// `NAME=value` of variables that identify job, modules and container.
+    pub ids: Vec<Bytes>,
+    pub objects: Vec<Object>,
+    pub objects_cut: u64,
+}
+
+/// What earlier images of the process had used when this one began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub user_us: u64,
+    pub system_us: u64,
+    pub peak_kib: u64,
+    /// In units of 512 bytes.
+    pub blocks_in: u64,
+    pub blocks_out: u64,
+}
+
+/// Which file the executable is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExeStat {
+    pub dev: u64,
+    pub inode: u64,
+    pub size: u64,
+    pub mtime_s: u64,
+    pub mtime_ns: u64,
+    pub links: u64,
+}
+
+/// A loaded object as the guest saw it in memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Object {
+    pub path: Bytes,
+    pub build_id: Option<Bytes>,
+    pub signature: Option<Bytes>,
+}
+
+/// Objects loaded after the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Late {
+    pub paths: Vec<Bytes>,
+    /// How many did not fit.
+    pub cut: u32,
+    /// How many were loaded and unloaded again, and are not in the list.
+    pub unloaded: u32,
+}
+
+/// Decodes a message.
+pub fn decode(message: &[u8]) -> Result<Message, Error> {
+    let mut decoder = Decoder::new(message);
+    let mut start = Start::default();
+    let (mut version, mut message_kind, mut reason) = (None, None, 0);
+    let mut left = decoder.map()?;
+    while more(&mut decoder, &mut left)? {
+        let d = &mut decoder;
+        match d.u64()? {
+            key::VERSION => version = Some(d.u64()?),
+            key::KIND => message_kind = Some(d.u64()?),
+            key::TIME => start.time = d.u64()?,
+            key::USAGE => start.usage = Some(usage(d)?),
+            key::EXE => start.exe = bytes(d)?,
+            key::EXE_STAT => start.exe_stat = Some(exe_stat(d)?),
+            key::ARGV => start.argv = list(d, bytes)?,
+            key::ARGV_CUT => start.argv_cut = d.u64()? != 0,
+            key::CWD => start.cwd = Some(bytes(d)?),
+            key::ENV => start.env = list(d, bytes)?,
+            key::ENV_CUT => start.env_cut = d.u64()?,
+            key::IDS => start.ids = list(d, bytes)?,
+            key::OBJECTS => start.objects = list(d, object)?,
+            key::OBJECTS_CUT => start.objects_cut = d.u64()?,
+            key::REASON => reason = d.u64()?,
+            _ => d.skip()?,
+        }
+    }
+    match (version, message_kind) {
+        (Some(wire::VERSION), Some(kind::START)) => Ok(Message::Start(Box::new(start))),
+        (Some(wire::VERSION), Some(kind::SUPPRESSED)) => Ok(Message::Suppressed { time: start.time, reason }),
+        (Some(wire::VERSION), _) => Err(Error::message("unknown kind of message")),
+        _ => Err(Error::message("unknown version of message")),
+    }
+}
+
+/// Decodes the shared memory of a guest; `None` if nothing was loaded late or the end was not reached.
+pub fn decode_late(region: &[u8]) -> Result<Option<Late>, Error> {
+    let word = |at: usize| region.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
+    if word(0) != Some(late::MAGIC) || word(4) != Some(late::DONE) {
+        return Ok(None);
+    }
+    let list_len = word(8).unwrap_or(0) as usize;
+    let end = late::LIST.saturating_add(list_len);
+    let list_bytes = region.get(late::LIST..end).ok_or_else(|| Error::message("list longer than memory"))?;
+    let paths = list(&mut Decoder::new(list_bytes), bytes)?;
+    Ok(Some(Late { paths, cut: word(12).unwrap_or(0), unloaded: word(16).unwrap_or(0) }))
+}
+
+/// Whether another item follows in a container of known or unknown length.
+fn more(decoder: &mut Decoder, left: &mut Option<u64>) -> Result<bool, Error> {
+    match left {
+        Some(0) => Ok(false),
+        Some(n) => {
+            *n -= 1;
+            Ok(true)
+        }
+        None if decoder.datatype()? == Type::Break => {
+            decoder.skip()?;
+            Ok(false)
+        }
+        None => Ok(true),
+    }
+}
+
+fn list<T>(
+    decoder: &mut Decoder,
+    item: impl Fn(&mut Decoder) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    let mut left = decoder.array()?;
+    let mut items = Vec::new();
+    while more(decoder, &mut left)? {
+        if items.len() == LIST_MAX {
+            return Err(Error::message("list too long"));
+        }
+        items.push(item(decoder)?);
+    }
+    Ok(items)
+}
+
+fn bytes(decoder: &mut Decoder) -> Result<Bytes, Error> {
+    Bytes::decode(decoder, &mut ())
+}
+
+fn optional_bytes(decoder: &mut Decoder) -> Result<Option<Bytes>, Error> {
+    if decoder.datatype()? == Type::Null {
+        decoder.skip()?;
+        return Ok(None);
+    }
+    bytes(decoder).map(Some)
+}
+
+fn object(decoder: &mut Decoder) -> Result<Object, Error> {
+    expect_array(decoder, 3)?;
+    Ok(Object {
+        path: bytes(decoder)?,
+        build_id: optional_bytes(decoder)?,
+        signature: optional_bytes(decoder)?,
+    })
+}
+
+fn usage(d: &mut Decoder) -> Result<Usage, Error> {
+    expect_array(d, 5)?;
+    Ok(Usage {
+        user_us: d.u64()?,
+        system_us: d.u64()?,
+        peak_kib: d.u64()?,
+        blocks_in: d.u64()?,
+        blocks_out: d.u64()?,
+    })
+}
+
+fn exe_stat(d: &mut Decoder) -> Result<ExeStat, Error> {
+    expect_array(d, 6)?;
+    Ok(ExeStat {
+        dev: d.u64()?,
+        inode: d.u64()?,
+        size: d.u64()?,
+        mtime_s: d.u64()?,
+        mtime_ns: d.u64()?,
+        links: d.u64()?,
+    })
+}
+
+fn expect_array(decoder: &mut Decoder, len: u64) -> Result<(), Error> {
+    if decoder.array()? == Some(len) { Ok(()) } else { Err(Error::message("array of another length")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Writer;
+    use proptest::prelude::*;
+
+    fn sample() -> Vec<u8> {
+        let mut buf = vec![0; 4096];
+        let mut out = Writer::new(&mut buf);
+        out.open_map();
+        for (key, value) in [(key::VERSION, wire::VERSION), (key::KIND, kind::START), (key::TIME, 77)] {
+            out.uint(key);
+            out.uint(value);
+        }
+        out.uint(key::EXE);
+        out.bytes(b"/bin/\xff");
+        out.uint(999);
+        out.open_array();
+        out.uint(1);
+        out.end();
+        out.uint(key::OBJECTS);
+        out.open_array();
+        out.array(3);
+        out.bytes(b"/lib/a.so");
+        out.optional_bytes(Some(&[1, 2]));
+        out.null();
+        out.end();
+        out.end();
+        out.written().to_vec()
+    }
+
+    #[test]
+    fn reads_what_it_knows_and_skips_the_rest() {
+        let Message::Start(start) = decode(&sample()).unwrap() else { panic!("not a start") };
+        assert_eq!(start.time, 77);
+        assert_eq!(start.exe.to_string(), "/bin/\\xff");
+        assert_eq!(start.objects[0].build_id, Some(Bytes(vec![1, 2])));
+    }
+
+    #[test]
+    fn another_version_or_kind_is_an_error() {
+        for (from, to) in [(2, 9), (4, 9)] {
+            let mut message = sample();
+            assert!(message[from] < 9);
+            message[from] = to;
+            assert!(decode(&message).is_err(), "byte {from}");
+        }
+    }
+
+    #[test]
+    fn late_memory_is_read_only_when_done() {
+        let mut region = vec![0; 64];
+        assert_eq!(decode_late(&region).unwrap(), None);
+        region[..4].copy_from_slice(&late::MAGIC.to_le_bytes());
+        region[8] = 4;
+        region[20..24].copy_from_slice(&[0x81, 0x42, b'/', b'a']);
+        assert_eq!(decode_late(&region).unwrap(), None);
+        region[4] = 1;
+        assert_eq!(decode_late(&region).unwrap().unwrap().paths, [Bytes(b"/a".to_vec())]);
+        region[8] = 200;
+        assert!(decode_late(&region).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_answer(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(&bytes);
+            let _ = decode_late(&bytes);
+        }
+
+        #[test]
+        fn any_flipped_byte_is_an_answer(at in 0usize..64, to: u8) {
+            let mut message = sample();
+            let at = at % message.len();
+            message[at] = to;
+            let _ = decode(&message);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Every record that crosses a boundary, and its encoding; no I/O.
+//!
+//! * [`wire`]: what the guest writes, key by key, and the writer it uses (no allocation).
+//! * [`rules`]: what may leave a user's process: kept variables, secrets, programs to skip.
+//! * [`guest`]: what the guest wrote, decoded by the agent.
+//! * [`entry`]: what the agent spools and ships.
+//!
+//! The first two are the `no_std` core that lives inside users' processes; the rest needs the feature `std`.
+#![cfg_attr(not(any(test, feature = "std")), no_std)]
+
+pub mod rules;
+pub mod wire;
+
+#[cfg(feature = "std")]
+pub mod bytes;
+#[cfg(feature = "std")]
+pub mod entry;
+#[cfg(feature = "std")]
+pub mod guest;

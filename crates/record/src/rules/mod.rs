@@ -1,0 +1,295 @@
+//! What may leave a user's process, as data: kept variables, secrets in arguments, programs to skip.
+//!
+//! The agent compiles the site's configuration into a packed table ([`Rules`]) and puts it beside its
+//! socket, where every guest reads it at start; no rule is compiled into a guest except the defaults it
+//! falls back to ([`defaults`]), for containers in which the file is not visible. The agent applies the same
+//! rules to what it reads from `/proc` itself.
+//!
+//! The table, little endian; an entry is one length byte and that many bytes:
+//!
+//! | offset | size | content |
+//! |---|---|---|
+//! | 0 | 8 | magic with version |
+//! | 8 | 32 | bit set of the first bytes of kept variables' names |
+//! | 40 | 6 × 4 | offset and length of each section, `u16` each, in the order of [`Section`] |
+//! | 64 | … | the sections' entries |
+
+pub mod defaults;
+mod redact;
+
+pub use redact::{REDACTED, Redactor};
+
+/// Begins every packed table.
+pub const MAGIC: [u8; 8] = *b"JGRULES\x01";
+/// Where the entries begin.
+const HEADER: usize = 64;
+const BITS: usize = 8;
+const SECTIONS: usize = 40;
+/// No packed table is larger; a guest reads it in one call.
+pub const RULES_MAX: usize = 8 * 1024;
+
+/// The kinds of rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Section {
+    /// Names of variables to keep; a trailing `*` stands for any ending.
+    Env,
+    /// Words that make an option's, variable's or parameter's name a secret's.
+    Secret,
+    /// Beginnings of well-known tokens.
+    Token,
+    /// `program option`: this program's option takes a secret.
+    Option,
+    /// Paths of programs that are not reported; a trailing `*` stands for any ending.
+    SkipExe,
+    /// Numbers of users that are not reported.
+    SkipUid,
+}
+
+#[cfg(feature = "std")]
+const ALL: [Section; 6] =
+    [Section::Env, Section::Secret, Section::Token, Section::Option, Section::SkipExe, Section::SkipUid];
+
+/// A packed table of rules, borrowed.
+#[derive(Clone, Copy)]
+pub struct Rules<'a> {
+    table: &'a [u8],
+}
+
+impl Rules<'static> {
+    /// The defaults, for a guest that finds no table.
+    pub fn builtin() -> Self {
+        Rules { table: &defaults::TABLE }
+    }
+}
+
+impl<'a> Rules<'a> {
+    /// Takes a packed table; `None` if it is not one.
+    pub fn new(table: &'a [u8]) -> Option<Self> {
+        (table.len() >= HEADER && table.starts_with(&MAGIC)).then_some(Rules { table })
+    }
+
+    /// The entries of one section. A damaged table gives fewer entries, never a fault.
+    pub fn entries(&self, section: Section) -> Entries<'a> {
+        let at = SECTIONS + 4 * section as usize;
+        let field = |at: usize| {
+            let two = self.table.get(at..at + 2)?;
+            Some(u16::from_le_bytes(two.try_into().ok()?) as usize)
+        };
+        let rest = match (field(at), field(at + 2)) {
+            (Some(start), Some(len)) => self.table.get(start..start + len).unwrap_or(&[]),
+            _ => &[],
+        };
+        Entries { rest }
+    }
+
+    /// Whether a variable of this name is kept.
+    pub fn keeps_variable(&self, name: &[u8]) -> bool {
+        let Some(&first) = name.first() else { return false };
+        let bits = self.table.get(BITS + (first >> 3) as usize).copied().unwrap_or(0);
+        bits & (1 << (first & 7)) != 0 && self.entries(Section::Env).any(|rule| matches(rule, name))
+    }
+
+    /// Whether a program at this path is not to be reported.
+    pub fn skips_exe(&self, path: &[u8]) -> bool {
+        self.entries(Section::SkipExe).any(|rule| matches(rule, path))
+    }
+
+    /// Whether this user is not to be reported; the number as decimal text.
+    pub fn skips_uid(&self, uid: &[u8]) -> bool {
+        self.entries(Section::SkipUid).any(|rule| rule == uid)
+    }
+}
+
+/// Iterates over a section's entries.
+pub struct Entries<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (&len, rest) = self.rest.split_first()?;
+        let entry = rest.get(..len as usize)?;
+        self.rest = rest.get(len as usize..)?;
+        Some(entry)
+    }
+}
+
+fn matches(rule: &[u8], name: &[u8]) -> bool {
+    match rule.split_last() {
+        Some((b'*', prefix)) => name.starts_with(prefix),
+        _ => rule == name,
+    }
+}
+
+/// Packs lists of rules, in the order of [`Section`], into a table; used at compile time for the defaults.
+/// A rule longer than 255 bytes, or a table longer than `N`, does not compile.
+const fn pack<const N: usize>(lists: [&[&str]; 6]) -> [u8; N] {
+    let mut table = [0; N];
+    let mut i = 0;
+    while i < MAGIC.len() {
+        table[i] = MAGIC[i];
+        i += 1;
+    }
+    let mut at = HEADER;
+    let mut section = 0;
+    while section < lists.len() {
+        let start = at;
+        let mut rule = 0;
+        while rule < lists[section].len() {
+            let bytes = lists[section][rule].as_bytes();
+            assert!(bytes.len() < 256);
+            if section == Section::Env as usize {
+                table[BITS + (bytes[0] >> 3) as usize] |= 1 << (bytes[0] & 7);
+            }
+            table[at] = bytes.len() as u8;
+            let mut i = 0;
+            while i < bytes.len() {
+                table[at + 1 + i] = bytes[i];
+                i += 1;
+            }
+            at += 1 + bytes.len();
+            rule += 1;
+        }
+        let field = SECTIONS + 4 * section;
+        let len = at - start;
+        table[field] = start as u8;
+        table[field + 1] = (start >> 8) as u8;
+        table[field + 2] = len as u8;
+        table[field + 3] = (len >> 8) as u8;
+        section += 1;
+    }
+    table
+}
+
+/// How many bytes [`pack`] needs.
+const fn packed_len(lists: [&[&str]; 6]) -> usize {
+    let mut len = HEADER;
+    let mut section = 0;
+    while section < lists.len() {
+        let mut rule = 0;
+        while rule < lists[section].len() {
+            len += 1 + lists[section][rule].len();
+            rule += 1;
+        }
+        section += 1;
+    }
+    len
+}
+
+/// A site's rules, as lists.
+#[cfg(feature = "std")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleSet {
+    lists: [Vec<String>; 6],
+}
+
+/// Why a site's rules cannot be packed.
+#[cfg(feature = "std")]
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RuleError {
+    /// Empty or longer than a length byte can say.
+    #[error("rule `{0}` must have 1 to 255 bytes")]
+    Length(String),
+    /// More than a guest reads.
+    #[error("the rules take {0} bytes; a guest reads at most {RULES_MAX}")]
+    TooMany(usize),
+}
+
+#[cfg(feature = "std")]
+impl Default for RuleSet {
+    fn default() -> Self {
+        let own = |list: &[&str]| list.iter().map(|rule| (*rule).to_owned()).collect();
+        RuleSet { lists: defaults::LISTS.map(own) }
+    }
+}
+
+#[cfg(feature = "std")]
+impl RuleSet {
+    /// Replaces one list.
+    pub fn set(&mut self, section: Section, rules: Vec<String>) {
+        self.lists[section as usize] = rules;
+    }
+
+    /// One list.
+    pub fn list(&self, section: Section) -> &[String] {
+        &self.lists[section as usize]
+    }
+
+    /// Packs the lists into a table for [`Rules::new`].
+    pub fn pack(&self) -> Result<Vec<u8>, RuleError> {
+        let mut table = vec![0; HEADER];
+        table[..8].copy_from_slice(&MAGIC);
+        for section in ALL {
+            let start = table.len();
+            for rule in self.list(section) {
+                let len = u8::try_from(rule.len()).ok().filter(|len| *len > 0);
+                let len = len.ok_or_else(|| RuleError::Length(rule.clone()))?;
+                if section == Section::Env {
+                    let first = rule.as_bytes()[0];
+                    table[BITS + (first >> 3) as usize] |= 1 << (first & 7);
+                }
+                table.push(len);
+                table.extend_from_slice(rule.as_bytes());
+            }
+            let field = SECTIONS + 4 * section as usize;
+            let len = table.len() - start;
+            table[field..field + 2].copy_from_slice(&(start as u16).to_le_bytes());
+            table[field + 2..field + 4].copy_from_slice(&(len as u16).to_le_bytes());
+        }
+        if table.len() > RULES_MAX { Err(RuleError::TooMany(table.len())) } else { Ok(table) }
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_builtin_table_is_the_packed_default() {
+        assert_eq!(RuleSet::default().pack().unwrap(), defaults::TABLE);
+        assert!(RULES_MAX >= 2 * defaults::TABLE.len());
+    }
+
+    #[test]
+    fn variables_are_kept_by_name_or_prefix_only() {
+        let rules = Rules::builtin();
+        for (name, kept) in [
+            ("OMP_NUM_THREADS", true),
+            ("OMP_", true),
+            ("LD_LIBRARY_PATH", true),
+            ("LD_LIBRARY_PATH_64", false),
+            ("AWS_SECRET_ACCESS_KEY", false),
+            ("HOME", false),
+            ("", false),
+        ] {
+            assert_eq!(rules.keeps_variable(name.as_bytes()), kept, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_rule_must_fit() {
+        let mut rules = RuleSet::default();
+        rules.set(Section::SkipExe, vec![String::new()]);
+        assert_eq!(rules.pack(), Err(RuleError::Length(String::new())));
+        rules.set(Section::SkipExe, vec!["x".repeat(255); 40]);
+        assert!(matches!(rules.pack(), Err(RuleError::TooMany(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_table_never_faults(flip in 0usize..defaults::TABLE.len(), to: u8, cut in 0usize..defaults::TABLE.len()) {
+            let mut table = defaults::TABLE.to_vec();
+            table[flip] = to;
+            table.truncate(cut);
+            if let Some(rules) = Rules::new(&table) {
+                for section in ALL {
+                    prop_assert!(rules.entries(section).count() <= table.len());
+                }
+                rules.keeps_variable(b"OMP_NUM_THREADS");
+            }
+        }
+    }
+}
