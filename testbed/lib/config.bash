@@ -1,12 +1,20 @@
 # The files the daemons read, written afresh for every start.
 #
-# Uses `dir`, `proctrack` and `here` of the caller.
+# Uses `dir`, `proctrack`, `here`, `say` and `die` of the caller.
 # shellcheck shell=bash disable=SC2154
 
 # Below the ephemeral ports and away from Slurm's own 6817 to 6819.
 ctld_port=17817
 dbd_port=17819
-first_slurmd_port=17821
+slurmd_ports=17821-17824
+ports=("$ctld_port" "$dbd_port" 17821 17822 17823 17824)
+
+refuse_if_ports_taken() {
+    local port
+    for port in "${ports[@]}"; do
+        ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || die 2 "port $port of 127.0.0.1 is taken"
+    done
+}
 
 slurm_conf() { echo "$dir/etc/slurm.conf"; }
 
@@ -44,7 +52,7 @@ SlurmdLogFile=$dir/log/slurmd.%n.log
 
 # More CPUs than the machine has are fine: nothing is pinned.
 SlurmdParameters=config_overrides
-NodeName=n[1-4] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$first_slurmd_port-$((first_slurmd_port + 3))] CPUs=4 RealMemory=2000 State=UNKNOWN
+NodeName=n[1-4] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$slurmd_ports] CPUs=4 RealMemory=2000 State=UNKNOWN
 PartitionName=regular Nodes=n[1-4] Default=YES State=UP
 PartitionName=test Nodes=n[1-4] State=UP
 PartitionName=gpu Nodes=n3 State=UP

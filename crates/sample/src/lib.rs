@@ -1,1 +1,8 @@
-//! x
+//! Readers of the kernel's files: bytes in, plain values out.
+//!
+//! A reader knows nothing of jobs or records. Whatever cannot be read or parsed is `None`: a process may
+//! vanish at any moment, and a field that is missing is unknown, never zero.
+
+pub mod process;
+
+pub use process::Proc;

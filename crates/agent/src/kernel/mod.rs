@@ -1,0 +1,18 @@
+//! What the kernel says about every process of the node: events ([`connector`]) and accounting
+//! ([`taskstats`]), both over netlink.
+
+pub mod connector;
+mod netlink;
+pub mod taskstats;
+
+pub use connector::{Connector, Event};
+pub use taskstats::{TaskStats, Taskstats};
+
+/// What a read from a kernel socket brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Drained {
+    /// Messages taken.
+    pub messages: usize,
+    /// The kernel dropped messages because we were too slow.
+    pub overrun: bool,
+}

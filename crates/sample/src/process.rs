@@ -1,0 +1,323 @@
+//! One process as `/proc/PID` shows it.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Files under `/proc` are read up to this size; an argument list can be megabytes long.
+const READ_MAX: u64 = 256 * 1024;
+/// A process maps thousands of files only by accident; the reader stops there.
+const MAPS_MAX: u64 = 4 * 1024 * 1024;
+
+/// The root of a proc file system, usually `/proc`.
+#[derive(Debug, Clone)]
+pub struct Proc {
+    root: PathBuf,
+}
+
+/// Where `/proc/PID/exe` leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exe {
+    pub path: Vec<u8>,
+    pub deleted: bool,
+    pub stat: Option<FileStat>,
+}
+
+/// Which file something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStat {
+    pub dev: u64,
+    pub inode: u64,
+    pub size: u64,
+    pub mtime_ns: u64,
+    pub links: u64,
+    pub uid: u32,
+    pub mode: u32,
+}
+
+/// The fields of `/proc/PID/stat` that are used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    pub comm: Vec<u8>,
+    pub ppid: u32,
+    pub user_ticks: u64,
+    pub system_ticks: u64,
+    pub threads: u32,
+    /// Clock ticks since boot.
+    pub start_ticks: u64,
+    pub is_zombie: bool,
+    pub is_kernel_thread: bool,
+}
+
+/// The fields of `/proc/PID/status` that are used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Real and effective user.
+    pub uid: Option<(u32, u32)>,
+    /// 0 is no filter.
+    pub seccomp: Option<u32>,
+}
+
+impl From<&fs::Metadata> for FileStat {
+    fn from(meta: &fs::Metadata) -> Self {
+        let mtime_ns = (meta.mtime().max(0) as u64) * 1_000_000_000 + meta.mtime_nsec().max(0) as u64;
+        FileStat {
+            dev: meta.dev(),
+            inode: meta.ino(),
+            size: meta.size(),
+            mtime_ns,
+            links: meta.nlink(),
+            uid: meta.uid(),
+            mode: meta.mode(),
+        }
+    }
+}
+
+impl Default for Proc {
+    fn default() -> Self {
+        Proc::new("/proc")
+    }
+}
+
+impl Proc {
+    /// Reads below `root`.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Proc { root: root.into() }
+    }
+
+    /// The path of one of a process's files.
+    pub fn path(&self, pid: u32, name: &str) -> PathBuf {
+        self.root.join(format!("{pid}/{name}"))
+    }
+
+    /// The numbers of all processes.
+    pub fn pids(&self) -> Vec<u32> {
+        let Ok(entries) = fs::read_dir(&self.root) else { return Vec::new() };
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// The executable.
+    pub fn exe(&self, pid: u32) -> Option<Exe> {
+        let link = self.path(pid, "exe");
+        let path = fs::read_link(&link).ok()?.into_os_string().into_vec();
+        let stat = fs::metadata(&link).ok().map(|meta| FileStat::from(&meta));
+        let deleted = stat.is_some_and(|stat| stat.links == 0);
+        let path = match path.strip_suffix(b" (deleted)") {
+            Some(name) if deleted => name.to_vec(),
+            _ => path,
+        };
+        Some(Exe { path, deleted, stat })
+    }
+
+    /// The working directory.
+    pub fn cwd(&self, pid: u32) -> Option<Vec<u8>> {
+        Some(fs::read_link(self.path(pid, "cwd")).ok()?.into_os_string().into_vec())
+    }
+
+    /// The arguments, and whether there were more.
+    pub fn argv(&self, pid: u32) -> Option<(Vec<Vec<u8>>, bool)> {
+        let text = self.read(pid, "cmdline", READ_MAX)?;
+        let cut = text.len() as u64 == READ_MAX;
+        // A zombie and a kernel thread have an empty file: unknown, not an empty list.
+        let text = text.strip_suffix(b"\0").map(<[u8]>::to_vec).unwrap_or(text);
+        (!text.is_empty()).then(|| (text.split(|b| *b == 0).map(<[u8]>::to_vec).collect(), cut))
+    }
+
+    /// The environment the program was started with, as `NAME=value`.
+    pub fn environ(&self, pid: u32) -> Option<Vec<Vec<u8>>> {
+        let text = self.read(pid, "environ", READ_MAX)?;
+        Some(text.split(|b| *b == 0).filter(|v| !v.is_empty()).map(<[u8]>::to_vec).collect())
+    }
+
+    /// The control groups, one `hierarchy:controllers:path` line each.
+    pub fn cgroup(&self, pid: u32) -> Option<Vec<u8>> {
+        self.read(pid, "cgroup", READ_MAX)
+    }
+
+    /// `/proc/PID/stat`.
+    pub fn stat(&self, pid: u32) -> Option<Stat> {
+        parse_stat(&self.read(pid, "stat", READ_MAX)?)
+    }
+
+    /// `/proc/PID/status`.
+    pub fn status(&self, pid: u32) -> Option<Status> {
+        Some(parse_status(&self.read(pid, "status", READ_MAX)?))
+    }
+
+    /// CPU time of the main thread in nanoseconds, from `/proc/PID/schedstat`.
+    pub fn cpu_ns(&self, pid: u32) -> Option<u64> {
+        number(self.read(pid, "schedstat", 256)?.split(|b| *b == b' ').next()?)
+    }
+
+    /// The files mapped with execute permission, in the order of their addresses.
+    pub fn mapped_objects(&self, pid: u32) -> Option<Vec<Vec<u8>>> {
+        let objects = parse_maps(&self.read(pid, "maps", MAPS_MAX)?);
+        (!objects.is_empty()).then_some(objects)
+    }
+
+    /// A file as the process sees it, through its own root directory.
+    pub fn inside(&self, pid: u32, path: &[u8]) -> PathBuf {
+        let relative = path.strip_prefix(b"/").unwrap_or(path);
+        self.path(pid, "root").join(OsStr::from_bytes(relative))
+    }
+
+    /// The mount namespace's name.
+    pub fn mount_namespace(&self, pid: u32) -> Option<Vec<u8>> {
+        Some(fs::read_link(self.path(pid, "ns/mnt")).ok()?.into_os_string().into_vec())
+    }
+
+    /// Processes and threads begun since boot.
+    pub fn forks_since_boot(&self) -> Option<u64> {
+        let text = read_bounded(&self.root.join("stat"), MAPS_MAX)?;
+        let line = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"processes "))?;
+        number(line)
+    }
+
+    fn read(&self, pid: u32, name: &str, max: u64) -> Option<Vec<u8>> {
+        read_bounded(&self.path(pid, name), max)
+    }
+}
+
+/// Reads a file up to `max` bytes.
+pub fn read_bounded(path: &Path, max: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(4096);
+    File::open(path).ok()?.take(max).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// `pid (comm) S ppid …`; the name may hold anything, so fields are counted from its last parenthesis.
+pub fn parse_stat(text: &[u8]) -> Option<Stat> {
+    const KERNEL_THREAD: u64 = 0x0020_0000;
+    let open = text.iter().position(|b| *b == b'(')?;
+    let close = text.iter().rposition(|b| *b == b')')?;
+    let comm = text.get(open + 1..close)?.to_vec();
+    let fields: Vec<&[u8]> = text.get(close + 2..)?.split(|b| b.is_ascii_whitespace()).collect();
+    // Field 3 of proc(5), the state, is the first here.
+    let field = |n: usize| fields.get(n - 3).and_then(|text| number(text));
+    Some(Stat {
+        comm,
+        ppid: field(4)? as u32,
+        user_ticks: field(14)?,
+        system_ticks: field(15)?,
+        threads: field(20)? as u32,
+        start_ticks: field(22)?,
+        is_zombie: matches!(fields.first(), Some(&b"Z" | &b"X")),
+        is_kernel_thread: field(9)? & KERNEL_THREAD != 0,
+    })
+}
+
+/// `Name:\tvalue` lines.
+pub fn parse_status(text: &[u8]) -> Status {
+    let mut status = Status::default();
+    for line in text.split(|b| *b == b'\n') {
+        if let Some(rest) = line.strip_prefix(b"Uid:\t") {
+            let mut ids = rest.split(|b| *b == b'\t').map(|id| number(id).map(|id| id as u32));
+            status.uid = ids.next().flatten().zip(ids.next().flatten());
+        } else if let Some(mode) = line.strip_prefix(b"Seccomp:\t") {
+            status.seccomp = number(mode).map(|mode| mode as u32);
+        }
+    }
+    status
+}
+
+/// `from-to perms offset dev inode path` lines: the distinct paths of executable mappings.
+pub fn parse_maps(text: &[u8]) -> Vec<Vec<u8>> {
+    let mut objects: Vec<Vec<u8>> = Vec::new();
+    for line in text.split(|b| *b == b'\n') {
+        let mut fields = line.splitn(6, |b| *b == b' ');
+        let (Some(_), Some(permissions)) = (fields.next(), fields.next()) else { continue };
+        let Some(path) = fields.nth(3).map(|rest| rest.trim_ascii_start()) else { continue };
+        if permissions.get(2) == Some(&b'x') && path.starts_with(b"/") {
+            let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+            if !objects.iter().any(|known| known == path) {
+                objects.push(path.to_vec());
+            }
+        }
+    }
+    objects
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn stat_with_a_hostile_name() {
+        let line = b"12 (a) S 1 (\xff) R 7 12 12 0 -1 4194304 0 0 0 0 55 66 0 0 20 0 3 0 987 0 0";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!(stat.comm, b"a) S 1 (\xff");
+        assert_eq!((stat.ppid, stat.user_ticks, stat.system_ticks), (7, 55, 66));
+        assert_eq!((stat.threads, stat.start_ticks), (3, 987));
+        assert!(!stat.is_kernel_thread && !stat.is_zombie);
+    }
+
+    #[test]
+    fn status_fields_may_be_missing() {
+        let status = parse_status(b"Name:\tx\nUid:\t1\t2\t3\t4\n");
+        assert_eq!(status, Status { uid: Some((1, 2)), seccomp: None });
+        assert_eq!(parse_status(b"Uid:\tmany\n"), Status::default());
+    }
+
+    #[test]
+    fn maps_gives_each_executable_file_once() {
+        let maps = b"7f0-7f1 r--p 00000000 fe:00 11   /lib/a b.so\n\
+                     7f1-7f2 r-xp 00000000 fe:00 11   /lib/a b.so\n\
+                     7f2-7f3 r-xp 00000000 fe:00 11   /lib/a b.so\n\
+                     7f3-7f4 rw-p 00000000 00:00 0 \n\
+                     7f4-7f5 r-xp 00000000 fe:00 12   /lib/gone.so (deleted)\n\
+                     7f5-7f6 r--p 00000000 fe:00 13   /data/table\n\
+                     7f6-7f7 r-xp 00000000 00:00 0    [vdso]\n";
+        assert_eq!(parse_maps(maps), [b"/lib/a b.so".to_vec(), b"/lib/gone.so".to_vec()]);
+    }
+
+    #[test]
+    fn reads_this_process() {
+        let proc = Proc::default();
+        let pid = std::process::id();
+        let exe = proc.exe(pid).unwrap();
+        assert_eq!(exe.path, std::env::current_exe().unwrap().into_os_string().into_vec());
+        assert!(!exe.deleted && exe.stat.unwrap().size > 0);
+        assert!(proc.stat(pid).unwrap().threads >= 1);
+        assert!(proc.mapped_objects(pid).unwrap().contains(&exe.path));
+        assert!(proc.forks_since_boot().unwrap() > 1);
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_none() {
+        let empty = tempfile::tempdir().unwrap();
+        let proc = Proc::new(empty.path());
+        assert!(proc.exe(1).is_none() && proc.stat(1).is_none() && proc.argv(1).is_none());
+        assert!(proc.pids().is_empty());
+    }
+
+    #[test]
+    fn an_empty_command_line_is_unknown() {
+        let tree = tempfile::tempdir().unwrap();
+        fs::create_dir(tree.path().join("5")).unwrap();
+        for (content, expected) in [
+            (&b""[..], None),
+            (b"a\0", Some(vec![b"a".to_vec()])),
+            (b"a\0\0b\0", Some(vec![b"a".to_vec(), vec![], b"b".to_vec()])),
+        ] {
+            fs::write(tree.path().join("5/cmdline"), content).unwrap();
+            assert_eq!(Proc::new(tree.path()).argv(5).map(|(argv, _)| argv), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse_stat(&bytes);
+            let _ = parse_status(&bytes);
+            let _ = parse_maps(&bytes);
+        }
+    }
+}
