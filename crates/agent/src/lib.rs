@@ -1,2 +1,29 @@
 //! The node agent: receives from the guest and the kernel, joins, folds, spools.
+//!
+//! The modules along the way of the data:
+//!
+//! * [`receive`] takes the guests' messages, [`kernel`] the kernel's events and accounting;
+//! * [`table`] joins them into program images, with [`job`] and [`container`] to say where they ran and
+//!   [`files`] to say what was executed and loaded;
+//! * [`fold`] puts what is alike into one row;
+//! * [`output`] writes rows to the [`spool`];
+//! * [`checkpoint`] and [`progress`] let the next agent go on where this one stopped;
+//! * [`run`] is the main thread, [`config`] what the administrator says, [`limits`] how it stays out of the
+//!   jobs' way, [`counters`] what it counts.
+
+pub mod checkpoint;
+pub mod clock;
+pub mod config;
+pub mod container;
+pub mod counters;
+pub mod files;
+pub mod fold;
+pub mod job;
+pub mod kernel;
+pub mod limits;
+pub mod output;
+pub mod progress;
+pub mod receive;
+pub mod run;
 pub mod spool;
+pub mod table;

@@ -86,7 +86,7 @@ fn report(workspace: &mut Workspace) -> Option<()> {
         return None;
     }
     put(&mut out, key::KIND, kind::START);
-    write_usage(&mut out);
+    write_usage(&mut out, &status);
     write_exe(&mut out, exe);
     write_arguments(&mut out, rules, arguments);
     write_environment(&mut out, rules, environment);
@@ -126,7 +126,7 @@ fn suppressed(rules: &Rules, status: &Status, exe: &[u8]) -> Option<u64> {
 }
 
 /// What the process used before this image began, so that the agent can charge each image with its own.
-fn write_usage(out: &mut Writer) {
+fn write_usage(out: &mut Writer, status: &Status) {
     let Ok(usage) = sys::usage() else { return };
     out.uint(key::USAGE);
     out.array(5);
@@ -134,6 +134,9 @@ fn write_usage(out: &mut Writer) {
         [usage.user_us(), usage.system_us(), usage.peak_kib(), usage.blocks_in(), usage.blocks_out()]
     {
         out.uint(value);
+    }
+    if let Some(peak) = status.peak_kib {
+        put(out, key::PEAK_NOW, peak);
     }
 }
 

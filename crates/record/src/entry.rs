@@ -206,6 +206,9 @@ pub struct RankUse {
     pub end: Option<Nanos>,
     #[n(4)]
     pub used: Used,
+    /// How many images of this rank are summed here.
+    #[n(5)]
+    pub count: u64,
 }
 
 /// Where the knowledge about an image comes from.

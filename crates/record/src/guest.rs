@@ -39,6 +39,8 @@ pub struct Start {
     pub ids: Vec<Bytes>,
     pub objects: Vec<Object>,
     pub objects_cut: u64,
+    /// Peak resident memory of this image when it spoke, KiB.
+    pub peak_now_kib: Option<u64>,
 }
 
 /// What earlier images of the process had used when this one began.
@@ -104,6 +106,7 @@ pub fn decode(message: &[u8]) -> Result<Message, Error> {
             key::IDS => start.ids = list(d, bytes)?,
             key::OBJECTS => start.objects = list(d, object)?,
             key::OBJECTS_CUT => start.objects_cut = d.u64()?,
+            key::PEAK_NOW => start.peak_now_kib = Some(d.u64()?),
             key::REASON => reason = d.u64()?,
             _ => d.skip()?,
         }

@@ -43,6 +43,8 @@ pub mod key {
     pub const OBJECTS_CUT: u64 = 13;
     /// Why nothing else is said ([`super::reason`]); only in messages of kind `SUPPRESSED`.
     pub const REASON: u64 = 14;
+    /// Peak resident memory of this image so far, KiB: what `USAGE` has above it, earlier images had.
+    pub const PEAK_NOW: u64 = 15;
 }
 
 /// Kinds of message.

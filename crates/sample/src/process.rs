@@ -34,8 +34,9 @@ pub struct FileStat {
     pub size: u64,
     pub mtime_ns: u64,
     pub links: u64,
-    pub uid: u32,
-    pub mode: u32,
+    /// Unknown where another process told which file it is.
+    pub uid: Option<u32>,
+    pub mode: Option<u32>,
 }
 
 /// The fields of `/proc/PID/stat` that are used.
@@ -70,8 +71,8 @@ impl From<&fs::Metadata> for FileStat {
             size: meta.size(),
             mtime_ns,
             links: meta.nlink(),
-            uid: meta.uid(),
-            mode: meta.mode(),
+            uid: Some(meta.uid()),
+            mode: Some(meta.mode()),
         }
     }
 }

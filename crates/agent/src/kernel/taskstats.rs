@@ -138,25 +138,30 @@ pub fn parse(payload: &[u8], mut take: impl FnMut(TaskStats)) {
 /// Offsets in `struct taskstats`; it only ever grows at its end.
 mod at {
     pub const VERSION: usize = 0;
-    pub const CPU_RUN_VIRTUAL_TOTAL: usize = 64;
-    pub const AC_PID: usize = 120;
+    pub const CPU_RUN_VIRTUAL_TOTAL: usize = 72;
+    pub const AC_PID: usize = 128;
     pub const AC_UTIME: usize = 152;
     pub const AC_STIME: usize = 160;
     pub const HIWATER_RSS: usize = 200;
     pub const READ_BYTES: usize = 248;
     pub const WRITE_BYTES: usize = 256;
-    pub const AC_EXE_DEV: usize = 416;
-    pub const AC_EXE_INODE: usize = 424;
+    pub const AC_EXE_DEV: usize = 384;
+    pub const AC_EXE_INODE: usize = 392;
 }
 
 /// The version that brought the executable's device and inode.
 const VERSION_WITH_EXE: u16 = 12;
 
+/// The kernel's own form of a device number in the form that `stat` gives.
+fn device(internal: u64) -> u64 {
+    rustix::fs::makedev((internal >> 20) as u32, (internal & 0xf_ffff) as u32)
+}
+
 fn parse_stats(stats: &[u8]) -> Option<TaskStats> {
     let version = u16_at(stats, at::VERSION)?;
     let word = |at| u64_at(stats, at);
     let exe = if version >= VERSION_WITH_EXE {
-        word(at::AC_EXE_DEV).zip(word(at::AC_EXE_INODE)).filter(|(_, inode)| *inode != 0)
+        word(at::AC_EXE_DEV).map(device).zip(word(at::AC_EXE_INODE)).filter(|(_, inode)| *inode != 0)
     } else {
         None
     };

@@ -31,6 +31,16 @@ pub(super) fn push_trailer(out: &mut Vec<u8>, next: u64) {
     push(out, TRAILER_MAGIC, next, &[]);
 }
 
+/// A whole segment at once.
+pub fn closed_segment(first: u64, payloads: &[Vec<u8>], time: u64) -> Vec<u8> {
+    let mut bytes = header(first, time).to_vec();
+    for (number, payload) in (first..).zip(payloads) {
+        push_entry(&mut bytes, number, payload);
+    }
+    push_trailer(&mut bytes, first + payloads.len() as u64);
+    bytes
+}
+
 fn push(out: &mut Vec<u8>, magic: [u8; 4], number: u64, payload: &[u8]) {
     let start = out.len();
     out.extend(magic);
@@ -149,7 +159,7 @@ impl<'a> Iterator for Segment<'a> {
     }
 }
 
-fn first_number(bytes: &[u8]) -> Option<u64> {
+pub(super) fn first_number(bytes: &[u8]) -> Option<u64> {
     let header = bytes.get(..HEADER_BYTES)?;
     let sum = u64::from_le_bytes(header[24..].try_into().ok()?);
     (header[..8] == SEGMENT_MAGIC && xxh3_64(&header[..24]) == sum)

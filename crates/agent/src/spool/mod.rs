@@ -22,7 +22,7 @@ pub mod lock;
 mod reader;
 mod writer;
 
-pub use frame::{Item, Segment};
+pub use frame::{Item, Segment, closed_segment};
 pub use reader::{Damage, ReadError, Reader, SegmentFile, segments};
 pub use writer::{SpoolError, SpoolLimits, SpoolWriter};
 

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use record::entry::Entry;
 
 use super::{SUFFIX, lock};
-use super::frame::{Item, Segment};
+use super::frame::{self, Item, Segment};
 
 /// A segment's place in the order, and its file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +69,20 @@ impl Reader {
         let is_live = lock::is_held(dir);
         let files = segments(dir).map_err(|source| ReadError { path: dir.to_owned(), source })?;
         Ok(Reader { files: files.into(), next_number: None, ready: VecDeque::new(), error: None, is_live })
+    }
+
+    /// Reads from the segment on that holds the entry `number`.
+    pub fn open_from(dir: &Path, number: u64) -> Result<Self, ReadError> {
+        let mut reader = Reader::open(dir)?;
+        while let Some(next) = reader.files.get(1) {
+            let mut header = [0; frame::HEADER_BYTES];
+            let is_read = fs::File::open(&next.path).and_then(|mut file| file.read_exact(&mut header)).is_ok();
+            match frame::first_number(&header) {
+                Some(first) if is_read && first <= number => drop(reader.files.pop_front()),
+                _ => break,
+            }
+        }
+        Ok(reader)
     }
 
     /// What ended the reading early, if anything did.

@@ -1,0 +1,65 @@
+//! The images that run, in a file beside the spool, for the agent that comes after this one.
+//!
+//! The file is one closed segment of a spool (see [`crate::spool`]) whose first number is that of the spool's
+//! next entry when it was written: whatever the spool holds from there on has ended since.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use record::entry::{Entry, Image, ObjectList};
+
+use crate::spool::{self, Item, Reader, Segment};
+use crate::table::Finished;
+
+const NAME: &str = "running";
+
+/// Writes the file; it takes the old one's place only when it is whole.
+pub fn write(dir: &Path, next_number: u64, running: &[Finished], now_ns: u64) -> io::Result<()> {
+    let mut told = HashSet::new();
+    let mut payloads = Vec::new();
+    for Finished { image, lists } in running {
+        for list in lists.iter().filter(|list| told.insert(list.id)) {
+            payloads.extend(minicbor::to_vec(Entry::Objects((**list).clone())));
+        }
+        payloads.extend(minicbor::to_vec(Entry::Image(Box::new(image.clone()))));
+    }
+    let new = dir.join(format!("{NAME}.new"));
+    fs::write(&new, spool::closed_segment(next_number, &payloads, now_ns))?;
+    fs::rename(new, dir.join(NAME))
+}
+
+/// Reads the file, less what the spool says has ended since. A damaged file says less, never something wrong.
+pub fn read(dir: &Path) -> Vec<(Image, Option<ObjectList>)> {
+    let Ok(bytes) = fs::read(dir.join(NAME)) else { return Vec::new() };
+    let segment = Segment::new(&bytes);
+    let Some(number) = segment.next_number() else { return Vec::new() };
+    let ended = ended_since(dir, number);
+    let (mut lists, mut images) = (HashMap::new(), Vec::new());
+    for item in segment {
+        let Item::Entry(_, payload) = item else { continue };
+        match minicbor::decode(payload) {
+            Ok(Entry::Objects(list)) => drop(lists.insert(list.id, list)),
+            Ok(Entry::Image(image)) if !ended.contains(&(image.key.pid, image.start)) => {
+                let list = image.objects.and_then(|id| lists.get(&id).cloned());
+                images.push((*image, list));
+            }
+            _ => {}
+        }
+    }
+    images
+}
+
+/// The images that the spool has from an entry on, by process number and start.
+fn ended_since(dir: &Path, number: u64) -> HashSet<(u32, u64)> {
+    let mut ended = HashSet::new();
+    let Ok(reader) = Reader::open_from(dir, number) else { return ended };
+    for (_, entry) in reader.flatten() {
+        if let Entry::Image(image) = entry {
+            ended.insert((image.key.pid, image.start));
+            ended.extend(image.ranks.iter().map(|rank| (rank.pid, rank.start)));
+        }
+    }
+    ended
+}

@@ -1,0 +1,98 @@
+//! Everything that is counted: what came in, what went out, what was dropped and why.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Counters since the agent's start, shared by its threads.
+        #[derive(Debug, Default)]
+        pub struct Counters { $($(#[doc = $doc])+ pub $name: Counter,)+ }
+
+        impl Counters {
+            /// Name and value of each.
+            pub fn snapshot(&self) -> Vec<(String, u64)> {
+                vec![$((stringify!($name).to_owned(), self.$name.get()),)+]
+            }
+
+            /// Name and meaning of each.
+            pub const MEANINGS: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($doc),+)),)+];
+        }
+    };
+}
+
+counters! {
+    /// Forks of processes and threads seen.
+    forks,
+    /// Program executions seen.
+    execs,
+    /// Ends of processes seen.
+    exits,
+    /// Messages of guests taken.
+    guest_messages,
+    /// Messages of guests that could not be decoded.
+    guest_messages_bad,
+    /// Messages of guests refused because their user sent too many.
+    guest_messages_flood,
+    /// Messages of guests for which no process was found.
+    guest_messages_unmatched,
+    /// Images whose guest was there, or should have been, and was not heard.
+    guest_lost,
+    /// Images whose guest was switched off by the user.
+    guest_off,
+    /// Images that a rule of the site suppressed.
+    suppressed_by_rule,
+    /// Images finished, before folding.
+    images_finished,
+    /// Images that went into a row with others.
+    images_folded,
+    /// Images written to the spool, as the sum of their rows' counts.
+    images_spooled,
+    /// Rows of images written to the spool.
+    rows_spooled,
+    /// Images that could not be written: the spool or the disk is full.
+    images_dropped_spool,
+    /// Images that could not be queued for writing: the disk is too slow.
+    images_dropped_queue,
+    /// Programs that ended before their path could be read.
+    programs_without_path,
+    /// Static programs seen.
+    static_programs,
+    /// Kernel events lost.
+    events_lost,
+    /// Times the kernel's accounting queue overflowed.
+    stats_overruns,
+    /// Ends of processes whose beginning was never seen.
+    exits_unknown,
+    /// Files hashed.
+    files_hashed,
+    /// Files not hashed: too large, gone, unreadable or changed.
+    files_unhashed,
+    /// Files not looked at because too many were waiting.
+    files_dropped,
+    /// Processes whose late objects are not watched because too many descriptors are open.
+    late_unwatched,
+    /// Times this agent was switched off.
+    switched_off,
+}
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds one.
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The value now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

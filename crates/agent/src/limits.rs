@@ -1,0 +1,90 @@
+//! Keeps the agent out of the way of the jobs: priority, processors, descriptors.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CpuSet;
+
+/// Gives the calling thread the lowest priority.
+pub fn lowest_priority() {
+    let _ = rustix::process::nice(19);
+}
+
+/// Gives the calling thread, and those it starts, this priority.
+pub fn set_nice(nice: i32) {
+    let _ = rustix::process::nice(nice);
+}
+
+/// Every guest's shared memory is a descriptor: takes as many as the system gives.
+pub fn raise_descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Reads a list such as `0-3,8`.
+pub fn parse_cpus(list: &str) -> Option<BTreeSet<usize>> {
+    let mut cpus = BTreeSet::new();
+    for part in list.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if last < first || last >= CpuSet::MAX_CPU {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    (!cpus.is_empty()).then_some(cpus)
+}
+
+/// The processors that Slurm keeps for system daemons (`CoreSpecCount`, `CpuSpecList`): slurmd puts itself on
+/// them through a group named `system` below its own.
+pub fn slurm_system_cpus(cgroup_root: &Path) -> Option<BTreeSet<usize>> {
+    let places = ["cpuset", ""].into_iter().flat_map(|controller| {
+        let root = cgroup_root.join(controller);
+        let entries = fs::read_dir(&root).into_iter().flatten().flatten();
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("slurm"))
+            .map(|entry| entry.path().join("system/cpuset.cpus"))
+            .collect::<Vec<_>>()
+    });
+    places.filter_map(|path| parse_cpus(&String::from_utf8(fs::read(path).ok()?).ok()?)).next()
+}
+
+/// Confines the calling thread, and those it starts, to these processors.
+pub fn confine(cpus: &BTreeSet<usize>) -> rustix::io::Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    rustix::thread::sched_setaffinity(None, &set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors() {
+        let set = |cpus: &[usize]| Some(cpus.iter().copied().collect());
+        for (list, expected) in [
+            ("0-2,5\n", set(&[0, 1, 2, 5])),
+            ("3", set(&[3])),
+            ("", None),
+            ("\n", None),
+            ("2-1", None),
+            ("0-99999999", None),
+            ("x", None),
+        ] {
+            assert_eq!(parse_cpus(list), expected, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn slurm_says_which_processors_are_the_systems() {
+        let tree = tempfile::tempdir().unwrap();
+        assert_eq!(slurm_system_cpus(tree.path()), None);
+        fs::create_dir_all(tree.path().join("cpuset/slurm_n1/system")).unwrap();
+        fs::write(tree.path().join("cpuset/slurm_n1/system/cpuset.cpus"), "0-1\n").unwrap();
+        assert_eq!(slurm_system_cpus(tree.path()), Some([0, 1].into()));
+    }
+}

@@ -1,0 +1,238 @@
+//! Writes the spool, on a thread of its own: a disk that stalls must not cost kernel events.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use record::entry::{Entry, File, Gap, GapReason, Health, ObjectList};
+
+use crate::checkpoint;
+use crate::clock::wall_ns;
+use crate::counters::Counters;
+use crate::files::Files;
+use crate::progress::ProgressFile;
+use crate::spool::SpoolWriter;
+use crate::table::Finished;
+
+/// Rows that may wait for the disk; about 20 MB at most.
+const QUEUE: usize = 8192;
+/// How often the disk is asked to keep what was written.
+const SYNC: Duration = Duration::from_secs(5);
+
+enum Work {
+    Row(Box<Finished>),
+    File(Box<File>),
+    Gap(Gap),
+    Health(Box<Health>),
+    Running(Vec<Finished>),
+    Stop,
+}
+
+/// The queue to the thread that writes.
+#[derive(Clone)]
+pub struct Output {
+    queue: SyncSender<Work>,
+    counters: Arc<Counters>,
+}
+
+/// The thread that writes; it ends after [`Output::stop`].
+pub struct Writing {
+    thread: JoinHandle<()>,
+}
+
+impl Writing {
+    pub fn wait(self) {
+        let _ = self.thread.join();
+    }
+}
+
+/// The queue's other end, before the thread exists.
+pub struct Queue(Receiver<Work>);
+
+impl Output {
+    /// The queue alone; [`Output::start`] gives it a thread.
+    pub fn new(counters: Arc<Counters>) -> (Output, Queue) {
+        let (queue, work) = sync_channel(QUEUE);
+        (Output { queue, counters }, Queue(work))
+    }
+
+    /// Starts the thread.
+    pub fn start(
+        &self,
+        queue: Queue,
+        dir: PathBuf,
+        spool: SpoolWriter,
+        files: Files,
+        progress: ProgressFile,
+    ) -> io::Result<Writing> {
+        let writer = Writer {
+            dir,
+            spool,
+            files,
+            progress,
+            counters: self.counters.clone(),
+            told: HashSet::new(),
+            users: HashMap::new(),
+            refused: None,
+            put_away: 0,
+        };
+        let thread = thread::Builder::new()
+            .name("spool".into())
+            .stack_size(512 * 1024)
+            .spawn(move || writer.run(&queue.0))?;
+        Ok(Writing { thread })
+    }
+
+    /// A row of images.
+    pub fn row(&self, finished: Finished) {
+        let count = finished.image.count;
+        if self.queue.try_send(Work::Row(Box::new(finished))).is_err() {
+            self.counters.images_dropped_queue.add(count);
+        }
+    }
+
+    /// A file whose content is now known.
+    pub fn file(&self, file: File) {
+        let _ = self.queue.try_send(Work::File(Box::new(file)));
+    }
+
+    pub fn gap(&self, gap: Gap) {
+        let _ = self.queue.send(Work::Gap(gap));
+    }
+
+    pub fn health(&self, health: Health) {
+        let _ = self.queue.try_send(Work::Health(Box::new(health)));
+    }
+
+    /// The images that run.
+    pub fn running(&self, running: Vec<Finished>) {
+        let _ = self.queue.send(Work::Running(running));
+    }
+
+    /// Everything before is written, then the thread ends.
+    pub fn stop(&self) {
+        let _ = self.queue.send(Work::Stop);
+    }
+}
+
+struct Writer {
+    dir: PathBuf,
+    spool: SpoolWriter,
+    files: Files,
+    progress: ProgressFile,
+    counters: Arc<Counters>,
+    /// Lists and files that the current segment knows.
+    told: HashSet<u64>,
+    users: HashMap<u32, Option<String>>,
+    /// Since when, and how many images, the spool has refused.
+    refused: Option<(u64, u64)>,
+    put_away: u64,
+}
+
+impl Writer {
+    fn run(mut self, queue: &Receiver<Work>) {
+        let mut synced = Instant::now();
+        loop {
+            match queue.recv_timeout(SYNC) {
+                Ok(Work::Row(finished)) => self.row(*finished),
+                Ok(Work::File(file)) if self.told.contains(&file.id) => self.write_one(Entry::File(*file)),
+                Ok(Work::File(_)) => {}
+                Ok(Work::Gap(gap)) => self.write_one(Entry::Gap(gap)),
+                Ok(Work::Health(health)) => self.write_one(Entry::Health(*health)),
+                Ok(Work::Running(running)) => {
+                    let _ = checkpoint::write(&self.dir, self.spool.next_number(), &running, wall_ns());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Work::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                    self.spool.close_segment();
+                    return;
+                }
+            }
+            if synced.elapsed() >= SYNC {
+                let _ = self.spool.sync();
+                synced = Instant::now();
+            }
+        }
+    }
+
+    fn row(&mut self, mut finished: Finished) {
+        finished.image.user = finished.image.uid.and_then(|uid| self.user(uid));
+        self.begin();
+        let mut new = Vec::new();
+        let mut payloads = Vec::new();
+        let files = finished.image.exe_file.into_iter().chain(finished.lists.iter().flat_map(file_ids));
+        for id in files {
+            if !self.told.contains(&id) && !new.contains(&id)
+                && let Some(file) = self.files.get(id)
+            {
+                new.push(id);
+                payloads.extend(encode(Entry::File(file)));
+            }
+        }
+        for list in &finished.lists {
+            if !self.told.contains(&list.id) && !new.contains(&list.id) {
+                new.push(list.id);
+                payloads.extend(encode(Entry::Objects((**list).clone())));
+            }
+        }
+        let count = finished.image.count;
+        payloads.extend(encode(Entry::Image(Box::new(finished.image))));
+        if self.append(&payloads) {
+            self.told.extend(new);
+            self.counters.rows_spooled.one();
+            self.counters.images_spooled.add(count);
+        } else {
+            self.counters.images_dropped_spool.add(count);
+            let (_, images) = self.refused.get_or_insert((wall_ns(), 0));
+            *images += count;
+        }
+        self.put_away += count;
+        self.progress.write_put_away(self.put_away);
+    }
+
+    fn write_one(&mut self, entry: Entry) {
+        self.begin();
+        let payloads: Vec<_> = encode(entry).into_iter().collect();
+        self.append(&payloads);
+    }
+
+    /// A new segment knows nothing yet.
+    fn begin(&mut self) {
+        if self.spool.begins_segment(Instant::now()) {
+            self.told.clear();
+        }
+    }
+
+    fn append(&mut self, payloads: &[Vec<u8>]) -> bool {
+        let now = wall_ns();
+        if let Some((from, images)) = self.refused {
+            let reason = GapReason::SpoolFull;
+            let gap = Gap { from, to: now, reason, forks: None, events: None, images: Some(images) };
+            let gap: Vec<_> = encode(Entry::Gap(gap)).into_iter().collect();
+            if self.spool.append(&gap, now).is_err() {
+                return false;
+            }
+            self.refused = None;
+        }
+        self.spool.append(payloads, now).is_ok()
+    }
+
+    /// A user's name. Asking may take long where a directory service is down, so each is asked for once.
+    fn user(&mut self, uid: u32) -> Option<String> {
+        let ask = || nix::unistd::User::from_uid(uid.into()).ok().flatten().map(|user| user.name);
+        self.users.entry(uid).or_insert_with(ask).clone()
+    }
+}
+
+fn file_ids(list: &Arc<ObjectList>) -> impl Iterator<Item = u64> {
+    list.objects.iter().filter_map(|object| object.file)
+}
+
+/// Encoding into memory does not fail.
+fn encode(entry: Entry) -> Option<Vec<u8>> {
+    minicbor::to_vec(entry).ok()
+}

@@ -1,0 +1,342 @@
+//! Receives the guests' messages, fairly.
+//!
+//! One common socket, one abstract name for containers, and one socket for each user seen on the node, beside
+//! the common one (`NAME.UID`, mode 0600): a user can fill only their own queue. Each guest connects, sends
+//! one message and closes; a connection waits in the queue with its message until it is taken, so the guest
+//! never waits for the agent. Who speaks is what the kernel says of the connection, never what the message
+//! says.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+use std::time::Instant;
+
+use record::guest;
+use record::wire::MESSAGE_MAX;
+use rustix::event::{PollFd, PollFlags, eventfd, EventfdFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags,
+    SocketType, sockopt,
+};
+
+use crate::counters::Counters;
+use crate::table::FromGuest;
+
+/// Connections that may wait per socket. Each holds a descriptor in flight, of which a user may have as many
+/// as files open (1024 by default): a stopped agent must not make a user's own programs fail at passing one.
+const BACKLOG: i32 = 512;
+/// A message taken from one socket before the next one's turn.
+const TURN: usize = 32;
+/// A user with more sockets than this on one node is not a user.
+const USERS_MAX: usize = 4096;
+
+/// A user may send this many messages per second, and this many at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    pub per_second: u64,
+    pub burst: u64,
+}
+
+/// What the main thread tells the receiver.
+#[derive(Debug)]
+pub enum Command {
+    /// A user was seen on the node.
+    User(u32),
+    /// Close all sockets, or open them again.
+    SwitchOff(bool),
+    /// New rules for the guests.
+    Rules(Arc<Vec<u8>>),
+    /// Close all sockets and end.
+    Stop,
+}
+
+/// Where guests find the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names {
+    /// A path, or an abstract name beginning with `@`.
+    pub main: String,
+    /// The abstract name for containers.
+    pub container: Option<String>,
+}
+
+/// A socket that listens; a path is removed with it.
+struct Listener {
+    fd: OwnedFd,
+    path: Option<PathBuf>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The receiving end, run on a thread of its own.
+pub struct Receive {
+    names: Names,
+    listeners: Vec<Listener>,
+    users: HashMap<u32, ()>,
+    buckets: HashMap<u32, Bucket>,
+    rate: Rate,
+    rules: Arc<Vec<u8>>,
+    out: SyncSender<FromGuest>,
+    wake: Arc<OwnedFd>,
+    commands: Receiver<Command>,
+    command_wake: Arc<OwnedFd>,
+    counters: Arc<Counters>,
+    buf: Vec<u8>,
+}
+
+/// A descriptor that wakes a thread.
+pub fn waker() -> io::Result<Arc<OwnedFd>> {
+    Ok(Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
+}
+
+/// Wakes the thread that waits on it.
+pub fn wake(fd: &OwnedFd) {
+    let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
+}
+
+/// Forgets that it was woken.
+pub fn woken(fd: &OwnedFd) {
+    let _ = rustix::io::read(fd, &mut [0; 8]);
+}
+
+/// What the receiver is connected to.
+pub struct Ends {
+    pub out: SyncSender<FromGuest>,
+    pub wake: Arc<OwnedFd>,
+    pub commands: Receiver<Command>,
+    pub command_wake: Arc<OwnedFd>,
+}
+
+impl Receive {
+    /// Opens the sockets.
+    pub fn open(
+        names: Names,
+        rules: Arc<Vec<u8>>,
+        rate: Rate,
+        ends: Ends,
+        counters: Arc<Counters>,
+    ) -> io::Result<Receive> {
+        let Ends { out, wake, commands, command_wake } = ends;
+        let (listeners, users, buckets) = (Vec::new(), HashMap::new(), HashMap::new());
+        let buf = vec![0; MESSAGE_MAX];
+        let mut receive = Receive {
+            names, listeners, users, buckets, rate, rules, out, wake, commands, command_wake, counters, buf,
+        };
+        receive.listen()?;
+        Ok(receive)
+    }
+
+    /// Receives until told to stop.
+    pub fn run(mut self) {
+        while self.obey() {
+            self.wait();
+            // Every socket gets its turn, however full another is.
+            while (0..self.listeners.len()).fold(false, |any, index| self.turn(index) || any) {
+                if !self.obey() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        self.listeners.push(bind(&self.names.main)?);
+        if let Some(path) = path_of(&self.names.main) {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+            self.write_rules(&path)?;
+        }
+        if let Some(name) = self.names.container.clone() {
+            // A squatter on the name costs containers their guests, but not the agent its life.
+            self.listeners.extend(bind(&name).ok());
+        }
+        let known: Vec<u32> = self.users.drain().map(|(uid, ())| uid).collect();
+        known.into_iter().for_each(|uid| self.listen_to(uid));
+        Ok(())
+    }
+
+    /// The socket of one user; without the right to give it to them there is only the common one.
+    fn listen_to(&mut self, uid: u32) {
+        if self.users.len() >= USERS_MAX || self.users.insert(uid, ()).is_some() || self.listeners.is_empty() {
+            return;
+        }
+        let Some(path) = path_of(&self.names.main) else { return };
+        let own = PathBuf::from(format!("{}.{uid}", path.display()));
+        let new = PathBuf::from(format!("{}.new", own.display()));
+        let made = bind(&new.display().to_string()).and_then(|mut listener| {
+            fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
+            chown(&new, Some(uid), None)?;
+            // In place only when it listens and belongs to its user.
+            fs::rename(&new, &own)?;
+            listener.path = Some(own);
+            Ok(listener)
+        });
+        self.listeners.extend(made.ok());
+    }
+
+    fn write_rules(&self, socket: &Path) -> io::Result<()> {
+        let path = PathBuf::from(format!("{}.rules", socket.display()));
+        let new = PathBuf::from(format!("{}.new", path.display()));
+        fs::write(&new, &*self.rules)?;
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o644))?;
+        fs::rename(new, path)
+    }
+
+    fn close(&mut self) {
+        self.listeners.clear();
+        if let Some(path) = path_of(&self.names.main) {
+            let _ = fs::remove_file(format!("{}.rules", path.display()));
+        }
+    }
+
+    /// Does what the main thread says; `false` is the end.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::User(uid)) => self.listen_to(uid),
+                Ok(Command::SwitchOff(true)) => self.close(),
+                Ok(Command::SwitchOff(false)) => drop(self.listen()),
+                Ok(Command::Rules(rules)) => {
+                    self.rules = rules;
+                    if let Some(path) = path_of(&self.names.main).filter(|_| !self.listeners.is_empty()) {
+                        let _ = self.write_rules(&path);
+                    }
+                }
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
+                    self.close();
+                    return false;
+                }
+                Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    fn wait(&self) {
+        let mut fds: Vec<PollFd> =
+            self.listeners.iter().map(|listener| PollFd::new(&listener.fd, PollFlags::IN)).collect();
+        fds.push(PollFd::new(&*self.command_wake, PollFlags::IN));
+        let _ = poll(&mut fds, None);
+        woken(&self.command_wake);
+    }
+
+    /// Takes some messages from one socket; says whether there may be more.
+    fn turn(&mut self, index: usize) -> bool {
+        let mut received = 0;
+        for _ in 0..TURN {
+            let Some(listener) = self.listeners.get(index) else { break };
+            match net::accept_with(&listener.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(connection) => {
+                    received += 1;
+                    self.take(&connection);
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        if received > 0 {
+            wake(&self.wake);
+        }
+        received == TURN
+    }
+
+    fn take(&mut self, connection: &OwnedFd) {
+        let Ok(peer) = sockopt::socket_peercred(connection) else { return };
+        let (uid, pid) = (peer.uid.as_raw(), peer.pid.as_raw_nonzero().get() as u32);
+        if !self.buckets.entry(uid).or_insert_with(|| Bucket::full(self.rate)).take(self.rate) {
+            self.counters.guest_messages_flood.one();
+            return;
+        }
+        let Some((n, memory)) = receive_message(connection, &mut self.buf) else { return };
+        let Some(message) = self.buf.get(..n).filter(|message| !message.is_empty()) else { return };
+        match guest::decode(message) {
+            Ok(message) => {
+                self.counters.guest_messages.one();
+                let _ = self.out.send(FromGuest { pid, uid, message, memory });
+            }
+            Err(_) => self.counters.guest_messages_bad.one(),
+        }
+    }
+}
+
+/// A message with the descriptor that came with it. The guest has sent before we accepted; a connection
+/// without a message is not waited for.
+fn receive_message(connection: &OwnedFd, buf: &mut [u8]) -> Option<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut iov = [io::IoSliceMut::new(buf)];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = net::recvmsg(connection, &mut iov, &mut control, flags).ok()?;
+    let mut memory = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            memory = fds.into_iter().next().or(memory);
+        }
+    }
+    Some((received.bytes, memory))
+}
+
+fn path_of(name: &str) -> Option<PathBuf> {
+    (!name.starts_with('@')).then(|| PathBuf::from(name))
+}
+
+fn bind(name: &str) -> io::Result<Listener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let path = path_of(name);
+    let address = match &path {
+        Some(path) => {
+            remove_dead(path)?;
+            SocketAddrUnix::new(path)?
+        }
+        None => SocketAddrUnix::new_abstract_name(name.strip_prefix('@').unwrap_or(name).as_bytes())?,
+    };
+    net::bind(&fd, &address)?;
+    net::listen(fd.as_fd(), BACKLOG)?;
+    Ok(Listener { fd, path })
+}
+
+/// Removes the socket of an agent that was killed; one that somebody listens on is an error.
+fn remove_dead(path: &Path) -> io::Result<()> {
+    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
+    let is_socket = std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type());
+    let probe = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    if !is_socket || net::connect(&probe, &SocketAddrUnix::new(path)?) != Err(Errno::CONNREFUSED) {
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, "something else is there"));
+    }
+    fs::remove_file(path)
+}
+
+/// Lets a user's messages through at their rate.
+struct Bucket {
+    tokens: f64,
+    filled: Instant,
+}
+
+impl Bucket {
+    fn full(rate: Rate) -> Bucket {
+        Bucket { tokens: rate.burst as f64, filled: Instant::now() }
+    }
+
+    fn take(&mut self, rate: Rate) -> bool {
+        let now = Instant::now();
+        let gained = now.duration_since(self.filled).as_secs_f64() * rate.per_second as f64;
+        self.tokens = (self.tokens + gained).min(rate.burst as f64);
+        self.filled = now;
+        let has_one = self.tokens >= 1.0;
+        if has_one {
+            self.tokens -= 1.0;
+        }
+        has_one
+    }
+}

@@ -1,0 +1,569 @@
+//! The agent's main thread: takes from the kernel and the guests, and hands on what is finished.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use record::entry::{Gap, GapReason, Health};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sample::Proc;
+
+use crate::clock::{Clock, monotonic_ns, wall_ns};
+use crate::config::{Config, ConfigError};
+use crate::counters::Counters;
+use crate::files::Files;
+use crate::fold::Folder;
+use crate::kernel::{Connector, Taskstats};
+use crate::output::{Output, Writing};
+use crate::progress::{self, Left, Progress, ProgressFile};
+use crate::receive::{Command, Ends, Receive, wake, waker, woken};
+use crate::spool::{SpoolWriter, lock};
+use crate::table::{Finished, FromGuest, Surroundings, Table};
+use crate::{checkpoint, limits};
+
+/// Kernel events taken before the guests have their turn.
+const EVENTS_PER_TURN: usize = 8192;
+const GUESTS_PER_TURN: usize = 4096;
+/// Messages of guests that may wait for the main thread.
+const GUESTS_QUEUE: usize = 8192;
+const TICK_NS: u64 = 20_000_000;
+const SWITCH_NS: u64 = 5_000_000_000;
+const CHECKPOINT_NS: u64 = 30_000_000_000;
+const HEALTH_NS: u64 = 60_000_000_000;
+
+/// What was typed, over what the file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flags {
+    pub config: Option<PathBuf>,
+    pub spool: Option<PathBuf>,
+    pub socket: Option<String>,
+}
+
+/// Why the agent does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("another agent writes to {}; stop it, or choose another spool", .0.display())]
+    Locked(PathBuf),
+    #[error("cannot {what}: {source}")]
+    Io { what: String, source: io::Error },
+}
+
+fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> AgentError {
+    let what = what.into();
+    move |source| AgentError::Io { what, source }
+}
+
+impl Flags {
+    /// The configuration with the flags in it.
+    pub fn configure(&self) -> Result<Config, ConfigError> {
+        let mut config = Config::read(self.config.as_deref())?;
+        if let Some(dir) = &self.spool {
+            config.spool.dir = dir.clone();
+        }
+        if let Some(socket) = &self.socket {
+            config.socket = socket.clone();
+            // One name was asked for: no other is taken.
+            config.container_socket = String::new();
+        }
+        Ok(config)
+    }
+}
+
+/// Signals, as flags and a descriptor that wakes.
+struct Signals {
+    stop: Arc<AtomicBool>,
+    reload: Arc<AtomicBool>,
+    pipe: UnixStream,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Signals> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let (pipe, wake) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        let signals = Signals { stop: Arc::default(), reload: Arc::default(), pipe };
+        for (signal, flag) in [(SIGTERM, &signals.stop), (SIGINT, &signals.stop), (SIGHUP, &signals.reload)] {
+            signal_hook::flag::register(signal, flag.clone())?;
+            signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
+        }
+        Ok(signals)
+    }
+
+    fn is_set(flag: &AtomicBool) -> bool {
+        flag.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// The receiver's thread and how to speak to it.
+struct Guests {
+    messages: Receiver<FromGuest>,
+    wake: Arc<OwnedFd>,
+    commands: Sender<Command>,
+    command_wake: Arc<OwnedFd>,
+    thread: JoinHandle<()>,
+}
+
+impl Guests {
+    fn start(config: &Config, rules: Arc<Vec<u8>>, counters: Arc<Counters>) -> Result<Guests, AgentError> {
+        let (out, messages) = sync_channel(GUESTS_QUEUE);
+        let (commands, orders) = channel();
+        let wake = waker().map_err(cannot("make an event descriptor"))?;
+        let command_wake = waker().map_err(cannot("make an event descriptor"))?;
+        if let Some(dir) = Path::new(&config.socket).parent().filter(|_| !config.socket.starts_with('@')) {
+            fs::create_dir_all(dir).map_err(cannot(format!("make {}", dir.display())))?;
+        }
+        let ends = Ends { out, wake: wake.clone(), commands: orders, command_wake: command_wake.clone() };
+        let receive = Receive::open(config.names(), rules, config.rate(), ends, counters)
+            .map_err(cannot(format!("listen on {}", config.socket)))?;
+        let thread = thread::Builder::new()
+            .name("receive".into())
+            .stack_size(512 * 1024)
+            .spawn(move || receive.run())
+            .map_err(cannot("start a thread"))?;
+        Ok(Guests { messages, wake, commands, command_wake, thread })
+    }
+
+    fn tell(&self, command: Command) {
+        let _ = self.commands.send(command);
+        wake(&self.command_wake);
+    }
+
+    fn stop(self) {
+        self.tell(Command::Stop);
+        // The receiver may be waiting for room in the queue.
+        drop(self.messages);
+        let _ = self.thread.join();
+    }
+}
+
+/// What the kernel tells, as far as it lets us ask.
+#[derive(Default)]
+struct Kernel {
+    connector: Option<Connector>,
+    taskstats: Option<Taskstats>,
+    /// What cannot be seen, in words.
+    blind: Vec<String>,
+}
+
+impl Kernel {
+    fn open() -> Kernel {
+        let mut kernel = Kernel::default();
+        match Connector::open() {
+            Ok(connector) => kernel.connector = Some(connector),
+            Err(error) => kernel.blind.push(format!(
+                "no process events from the kernel ({error}): only programs with the guest are seen, without \
+                 exit codes; run as root or with CAP_NET_ADMIN"
+            )),
+        }
+        let mask = fs::read("/sys/devices/system/cpu/possible").unwrap_or_default();
+        match Taskstats::open(String::from_utf8_lossy(&mask).trim()) {
+            Ok(taskstats) => kernel.taskstats = Some(taskstats),
+            Err(error) => kernel.blind.push(format!(
+                "no accounting from the kernel ({error}): CPU time, memory and I/O are unknown; run as root or \
+                 with CAP_NET_ADMIN on a kernel with CONFIG_TASKSTATS"
+            )),
+        }
+        kernel
+    }
+}
+
+/// Everything the main thread has.
+struct Agent {
+    flags: Flags,
+    config: Config,
+    counters: Arc<Counters>,
+    proc: Proc,
+    kernel: Kernel,
+    table: Table,
+    folder: Folder,
+    guests: Guests,
+    output: Output,
+    progress: ProgressFile,
+    /// Forks that happened before we listened, less those seen before the count was taken.
+    forks_before: u64,
+    started: u64,
+    boot: u64,
+    is_off: Option<u64>,
+    /// Without kernel events, the guests' processes are watched one by one.
+    watched: HashMap<u32, OwnedFd>,
+    due: Due,
+    events_lost: u64,
+}
+
+/// When what is due next, monotonic.
+#[derive(Default)]
+struct Due {
+    tick: u64,
+    switch: u64,
+    checkpoint: u64,
+    health: u64,
+}
+
+/// Runs the agent until a signal ends it.
+pub fn run(flags: Flags) -> Result<(), AgentError> {
+    let config = flags.configure()?;
+    let signals = Signals::catch().map_err(cannot("catch signals"))?;
+    let dir = config.spool.dir.clone();
+    fs::create_dir_all(&dir).map_err(cannot(format!("make {}", dir.display())))?;
+    let lock = lock::take(&dir).map_err(cannot(format!("lock {}", dir.display())))?;
+    let _lock = lock.ok_or(AgentError::Locked(dir))?;
+    stay_out_of_the_way(&config);
+    let (mut agent, writing) = Agent::start(flags, config)?;
+    agent.announce();
+    while !Signals::is_set(&signals.stop) {
+        agent.wait(&signals);
+        agent.turn();
+        if Signals::is_set(&signals.reload) {
+            agent.reload();
+        }
+    }
+    agent.stop(writing);
+    Ok(())
+}
+
+fn stay_out_of_the_way(config: &Config) {
+    limits::set_nice(config.limits.nice);
+    let cpus = match config.limits.cpus.as_str() {
+        "auto" => limits::slurm_system_cpus(Path::new("/sys/fs/cgroup")),
+        "all" => None,
+        list => limits::parse_cpus(list),
+    };
+    if let Some(cpus) = cpus
+        && let Err(error) = limits::confine(&cpus)
+    {
+        eprintln!("jobglass agent: cannot stay on processors {cpus:?}: {error}");
+    }
+}
+
+impl Agent {
+    fn start(flags: Flags, config: Config) -> Result<(Agent, Writing), AgentError> {
+        let dir = config.spool.dir.clone();
+        let counters = Arc::new(Counters::default());
+        let proc = Proc::default();
+        let rules = Arc::new(config.rules().unwrap_or_default());
+        let spool = SpoolWriter::open(&dir, config.spool_limits())
+            .map_err(cannot(format!("open the spool {}", dir.display())))?;
+        let (progress, left) = ProgressFile::open(&dir).map_err(cannot("open the progress file"))?;
+        let (output, queue) = Output::new(counters.clone());
+        let announce = output.clone();
+        let files = Files::start(proc.clone(), config.hash_limits(), counters.clone(), move |file| {
+            announce.file(file);
+        })
+        .map_err(cannot("start a thread"))?;
+        let spool_progress = progress.try_clone().map_err(cannot("open the progress file"))?;
+        spool_progress.write_put_away(0);
+        let known = checkpoint::read(&dir);
+        let writing = output
+            .start(queue, dir, spool, files.clone(), spool_progress)
+            .map_err(cannot("start a thread"))?;
+        let kernel = Kernel::open();
+        let forks_before = proc.forks_since_boot().unwrap_or(0);
+        let descriptors = limits::raise_descriptors();
+        let around = Surroundings {
+            proc: proc.clone(),
+            clock: Clock::now(),
+            host: if config.host.is_empty() { host_name() } else { config.host.clone() },
+            cluster: Some(config.cluster.clone()).filter(|name| !name.is_empty()),
+            files,
+            counters: counters.clone(),
+            rules: rules.clone(),
+            has_kernel: kernel.connector.is_some(),
+            memories_max: config.limits.guests.min(descriptors.saturating_sub(256) as usize),
+        };
+        let guests = Guests::start(&config, rules, counters.clone())?;
+        let mut agent = Agent {
+            table: Table::new(around),
+            folder: Folder::new(config.fold_rules(), counters.clone()),
+            flags,
+            config,
+            counters,
+            proc,
+            kernel,
+            guests,
+            output,
+            progress,
+            forks_before,
+            started: wall_ns(),
+            boot: progress::this_boot(),
+            is_off: None,
+            watched: HashMap::new(),
+            due: Due::default(),
+            events_lost: 0,
+        };
+        agent.take_over(left, known);
+        Ok((agent, writing))
+    }
+
+    /// Goes on where an earlier agent stopped, and records what happened in between.
+    fn take_over(
+        &mut self,
+        left: Option<Left>,
+        known: Vec<(record::entry::Image, Option<record::entry::ObjectList>)>,
+    ) {
+        let ended = self.table.restore(known);
+        let ended_unseen = ended.len() as u64;
+        if self.kernel.connector.is_some() {
+            self.table.scan();
+        }
+        if let Some(Left { progress, put_away }) = left {
+            let is_same_boot = progress.boot == self.boot;
+            let still_running = self.table.running_since(progress.time);
+            let lost_running = progress.live.saturating_sub(still_running + ended_unseen);
+            let unwritten = progress.ended.saturating_sub(put_away);
+            let forks = is_same_boot.then(|| self.forks_before.saturating_sub(progress.forks));
+            let reason = if progress.stopped { GapReason::AgentStopped } else { GapReason::AgentKilled };
+            let images = Some(unwritten + if is_same_boot { lost_running } else { progress.live });
+            self.output.gap(Gap { from: progress.time, to: wall_ns(), reason, forks, events: None, images });
+        }
+        ended.into_iter().for_each(|finished| self.hand_on(finished));
+    }
+
+    fn announce(&self) {
+        eprintln!(
+            "jobglass agent {}: listening on {}, writing to {}",
+            env!("CARGO_PKG_VERSION"),
+            self.config.socket,
+            self.config.spool.dir.display()
+        );
+        for blindness in &self.kernel.blind {
+            eprintln!("jobglass agent: {blindness}");
+        }
+    }
+
+    fn wait(&self, signals: &Signals) {
+        let (_, waiting) = self.table.in_memory();
+        let is_busy = waiting > 0 || self.folder.images() > 0;
+        let wait_ns = if is_busy { TICK_NS } else { 500_000_000 };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: wait_ns as i64 };
+        let pipe = signals.pipe.as_fd();
+        let mut fds = vec![PollFd::from_borrowed_fd(pipe, PollFlags::IN), PollFd::new(&*self.guests.wake, PollFlags::IN)];
+        let kernel = &self.kernel;
+        fds.extend(kernel.connector.iter().map(|socket| PollFd::new(socket, PollFlags::IN)));
+        fds.extend(self.watched.values().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
+        let _ = poll(&mut fds, Some(&timeout));
+        let _ = rustix::io::read(&signals.pipe, &mut [0; 64]);
+    }
+
+    fn turn(&mut self) {
+        woken(&self.guests.wake);
+        // A guest speaks after its exec: its message is taken before the kernel's events, and given after.
+        let messages: Vec<FromGuest> = self.guests.messages.try_iter().take(GUESTS_PER_TURN).collect();
+        if self.is_off.is_none() {
+            self.take_events();
+            let now = monotonic_ns();
+            for message in messages {
+                self.watch(message.pid);
+                self.table.guest(now, message);
+            }
+            self.note_gone();
+        }
+        for uid in self.table.take_new_users() {
+            self.guests.tell(Command::User(uid));
+        }
+        self.do_what_is_due();
+        self.write_progress(false);
+    }
+
+    fn take_events(&mut self) {
+        let table = &mut self.table;
+        let mut overrun = false;
+        if let Some(connector) = &mut self.kernel.connector {
+            overrun |= connector.drain(EVENTS_PER_TURN, |event| table.event(event)).is_ok_and(|d| d.overrun);
+        }
+        if let Some(taskstats) = &mut self.kernel.taskstats {
+            let drained = taskstats.drain(|stats| table.stats(stats));
+            if drained.is_ok_and(|drained| drained.overrun) {
+                self.counters.stats_overruns.one();
+            }
+        }
+        self.table.settle();
+        let lost = self.kernel.connector.as_ref().map_or(0, |connector| connector.lost);
+        if overrun || lost > self.events_lost {
+            self.note_lost_events(lost - self.events_lost);
+            self.events_lost = lost;
+        }
+    }
+
+    fn note_lost_events(&mut self, events: u64) {
+        self.counters.events_lost.add(events);
+        let now = wall_ns();
+        let forks = self.proc.forks_since_boot().map(|all| all.saturating_sub(self.forks_seen()));
+        let reason = GapReason::EventsLost;
+        self.output.gap(Gap { from: now, to: now, reason, forks, events: Some(events), images: None });
+        self.forks_before += forks.unwrap_or(0);
+        self.table.resynchronise();
+    }
+
+    fn forks_seen(&self) -> u64 {
+        self.forks_before + self.counters.forks.get()
+    }
+
+    /// Without kernel events, a descriptor of each process tells its end.
+    fn watch(&mut self, pid: u32) {
+        if self.kernel.connector.is_some() || self.watched.contains_key(&pid) {
+            return;
+        }
+        let raw = rustix::process::Pid::from_raw(pid as i32);
+        let flags = rustix::process::PidfdFlags::empty();
+        if let Some(Ok(fd)) = raw.map(|pid| rustix::process::pidfd_open(pid, flags)) {
+            self.watched.insert(pid, fd);
+        }
+    }
+
+    fn note_gone(&mut self) {
+        let is_gone = |fd: &OwnedFd| {
+            let mut fds = [PollFd::new(fd, PollFlags::IN)];
+            poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+        };
+        let gone: Vec<u32> = self.watched.iter().filter(|(_, fd)| is_gone(fd)).map(|(pid, _)| *pid).collect();
+        for pid in gone {
+            self.watched.remove(&pid);
+            self.table.gone(pid);
+        }
+    }
+
+    fn do_what_is_due(&mut self) {
+        let now = monotonic_ns();
+        if now >= self.due.tick {
+            self.due.tick = now + TICK_NS;
+            for finished in self.table.tick(now) {
+                self.hand_on(finished);
+            }
+            self.folder.due(now).into_iter().for_each(|row| self.output.row(row));
+        }
+        if now >= self.due.switch {
+            self.due.switch = now + SWITCH_NS;
+            self.obey_switch();
+        }
+        if now >= self.due.checkpoint {
+            self.due.checkpoint = now + CHECKPOINT_NS;
+            // Younger ones may be in rows with others, under another's name.
+            let old_enough = wall_ns().saturating_sub(self.config.fold_rules().short_ns);
+            let mut running = self.table.snapshot();
+            running.retain(|finished| finished.image.start < old_enough);
+            self.output.running(running);
+        }
+        if now >= self.due.health {
+            self.due.health = now + HEALTH_NS;
+            self.report_health();
+        }
+    }
+
+    fn hand_on(&mut self, finished: Finished) {
+        self.counters.images_finished.add(finished.image.count);
+        if let Some(finished) = self.folder.add(finished, monotonic_ns()) {
+            self.output.row(finished);
+        }
+    }
+
+    fn report_health(&self) {
+        let mut counters = self.counters.snapshot();
+        let (live, waiting) = self.table.in_memory();
+        counters.push(("processes".into(), live as u64));
+        counters.push(("images_waiting".into(), waiting as u64 + self.folder.images()));
+        counters.push(("users".into(), self.table.user_count()));
+        self.output.health(Health {
+            time: wall_ns(),
+            started: self.started,
+            version: env!("CARGO_PKG_VERSION").into(),
+            host: self.table.host().to_owned(),
+            counters,
+            blind: self.kernel.blind.clone(),
+        });
+    }
+
+    fn write_progress(&self, stopped: bool) {
+        let (live, waiting) = self.table.in_memory();
+        self.progress.write(&Progress {
+            boot: self.boot,
+            time: wall_ns(),
+            forks: self.forks_seen(),
+            ended: self.counters.images_finished.get() + waiting as u64,
+            live: live as u64,
+            stopped,
+        });
+    }
+
+    /// Off means: no socket, no kernel events, nothing known.
+    fn obey_switch(&mut self) {
+        let is_wanted = self.config.enabled && !self.config.off_file.exists();
+        match (is_wanted, self.is_off) {
+            (false, None) => {
+                eprintln!("jobglass agent: switched off");
+                self.counters.switched_off.one();
+                self.guests.tell(Command::SwitchOff(true));
+                self.kernel = Kernel::default();
+                self.flush();
+                self.table.forget();
+                self.is_off = Some(wall_ns());
+            }
+            (true, Some(since)) => {
+                eprintln!("jobglass agent: switched on");
+                let forks_before = self.forks_seen();
+                self.kernel = Kernel::open();
+                self.events_lost = 0;
+                self.forks_before = self.proc.forks_since_boot().unwrap_or(0).saturating_sub(self.counters.forks.get());
+                let forks = Some(self.forks_seen().saturating_sub(forks_before));
+                let reason = GapReason::SwitchedOff;
+                self.output.gap(Gap { from: since, to: wall_ns(), reason, forks, events: None, images: None });
+                self.table.scan();
+                self.guests.tell(Command::SwitchOff(false));
+                self.is_off = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads the configuration again; a bad one changes nothing.
+    fn reload(&mut self) {
+        let config = match self.flags.configure() {
+            Ok(config) => config,
+            Err(error) => {
+                eprintln!("jobglass agent: {error}; going on with the old configuration");
+                return;
+            }
+        };
+        if config.spool != self.config.spool || config.names() != self.config.names() {
+            eprintln!("jobglass agent: a new spool or socket is used after a restart");
+        }
+        let rules = Arc::new(config.rules().unwrap_or_default());
+        self.table.set_rules(rules.clone());
+        self.guests.tell(Command::Rules(rules));
+        self.folder.set_rules(config.fold_rules());
+        self.config = config;
+        self.due.switch = 0;
+        eprintln!("jobglass agent: configuration read again");
+    }
+
+    fn flush(&mut self) {
+        for finished in self.table.finish_all() {
+            self.hand_on(finished);
+        }
+        self.folder.take_all().into_iter().for_each(|row| self.output.row(row));
+    }
+
+    /// Puts everything away and leaves nothing behind.
+    fn stop(mut self, writing: Writing) {
+        self.turn();
+        self.flush();
+        self.output.running(self.table.snapshot());
+        self.report_health();
+        self.write_progress(true);
+        self.output.stop();
+        self.guests.stop();
+        writing.wait();
+    }
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

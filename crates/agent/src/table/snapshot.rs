@@ -1,0 +1,121 @@
+//! What runs, for an agent that starts again: images that would otherwise lose what their guests said.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use record::entry::{EndedBy, Image, ObjectList};
+use record::guest::Object;
+
+use super::draft::{About, Exe, Objects};
+use super::usage::Base;
+use super::{Draft, Finished, Process, Table};
+use crate::files::ListKey;
+
+/// A process's start is known to a clock tick, and the clock may have been set in between.
+const START_TOLERANCE_NS: u64 = 1_000_000_000;
+
+impl Table {
+    /// The images that run and could not be found again in `/proc` as well as they are known.
+    pub fn snapshot(&self) -> Vec<Finished> {
+        let mut running = Vec::new();
+        for (pid, process) in &self.live {
+            if process.exec == 0 || process.image.about.borrow().from_guest {
+                let mut draft = Draft::new(*pid, process, &process.image, &self.around.clock);
+                running.extend(draft.finish(&self.around, self.jobs_are_told));
+            }
+        }
+        running
+    }
+
+    /// Takes in what an earlier agent knew. What does not run any more has ended unseen, and is finished.
+    pub fn restore(&mut self, known: Vec<(Image, Option<ObjectList>)>) -> Vec<Finished> {
+        let mut ended = Vec::new();
+        for (image, objects) in known {
+            if self.still_runs(&image) {
+                self.adopt(image, objects);
+            } else {
+                let image = Image { end: None, ended_by: EndedBy::Unknown, ..image };
+                ended.push(Finished { image, lists: objects.map(Into::into).into_iter().collect() });
+            }
+        }
+        ended
+    }
+
+    fn still_runs(&self, image: &Image) -> bool {
+        let clock = &self.around.clock;
+        self.around.proc.stat(image.key.pid).is_some_and(|stat| {
+            let start = clock.wall(clock.from_ticks(stat.start_ticks));
+            !stat.is_zombie && start.abs_diff(image.key.process_start) < START_TOLERANCE_NS
+        })
+    }
+
+    fn adopt(&mut self, image: Image, objects: Option<ObjectList>) {
+        let pid = image.key.pid;
+        let Some(stat) = self.around.proc.stat(pid) else { return };
+        let clock = self.around.clock;
+        let mut process = Process::blank(clock.from_ticks(stat.start_ticks));
+        process.ppid = image.ppid;
+        process.uid = image.uid;
+        process.threads = stat.threads.max(1);
+        process.exec = image.key.exec;
+        process.recorded_start = Some(image.key.process_start);
+        process.image.start = image.start.saturating_sub(clock.wall(0));
+        process.image.source = image.source;
+        process.image.forked_from = image.forked_from;
+        // Behind an earlier image of the same process, the beginning's accounting is not known any more.
+        process.image.base = (image.key.exec <= 1).then(Base::default);
+        process.image.about = Rc::new(RefCell::new(about(image, objects, &self.around.proc)));
+        self.live.insert(pid, process);
+        self.look_at_job(pid);
+        if let Some(job) = self.job_of_ancestors(stat.ppid) {
+            self.tell_job(pid, job);
+        }
+    }
+}
+
+fn about(image: Image, objects: Option<ObjectList>, proc: &sample::Proc) -> About {
+    let exe = image.exe.map(|path| Exe {
+        path,
+        deleted: image.exe_deleted,
+        stat: proc.exe(image.key.pid).and_then(|exe| exe.stat),
+    });
+    let ids = [("LOADEDMODULES", &image.modules), ("_LMFILES_", &image.module_files)].map(|(name, list)| {
+        let list: Vec<&[u8]> = list.iter().flatten().map(|item| &item[..]).collect();
+        [name.as_bytes(), b"=", &list.join(&b':')].concat().into()
+    });
+    let mut ids: Vec<record::bytes::Bytes> = ids.into();
+    let place = &image.place;
+    for (name, value) in [
+        ("SLURM_JOB_ID", place.claimed_job.clone().or(place.job.clone())),
+        ("SLURM_STEP_ID", place.step.clone()),
+        ("SLURMD_NODENAME", place.node.clone()),
+        ("SLURM_CLUSTER_NAME", place.cluster.clone()),
+        ("PMI_RANK", place.rank.map(|rank| rank.to_string())),
+    ] {
+        ids.extend(value.map(|value| format!("{name}={value}").into_bytes().into()));
+    }
+    let objects = match objects {
+        Some(list) => {
+            let list: Vec<Object> = list.objects.into_iter().map(plain).collect();
+            Objects::Told { key: ListKey::new(&list, None), list, cut: image.objects_cut }
+        }
+        None => Objects::Unknown,
+    };
+    About {
+        exe,
+        argv: image.argv,
+        argv_cut: image.argv_cut,
+        cwd: image.cwd,
+        ids,
+        env: image.env,
+        objects,
+        container: image.container,
+        from_guest: image.without_guest.is_none(),
+        earlier: true,
+        ..About::default()
+    }
+}
+
+fn plain(object: record::entry::Object) -> Object {
+    Object { path: object.path, build_id: object.build_id, signature: object.signature }
+}
