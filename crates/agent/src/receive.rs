@@ -15,11 +15,11 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use record::guest;
 use record::wire::MESSAGE_MAX;
-use rustix::event::{PollFd, PollFlags, eventfd, EventfdFlags, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags,
@@ -34,6 +34,11 @@ use crate::table::FromGuest;
 const BACKLOG: i32 = 512;
 /// A message taken from one socket before the next one's turn.
 const TURN: usize = 32;
+/// A guest connects just before it sends; one that is interrupted in between is waited for this long.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Connections without a message that are waited for, in all and of one user.
+const SILENT_MAX: usize = 1024;
+const SILENT_PER_USER: usize = 128;
 /// A user with more sockets than this on one node is not a user.
 const USERS_MAX: usize = 4096;
 
@@ -66,6 +71,14 @@ pub struct Names {
     pub container: Option<String>,
 }
 
+/// A connection whose message has not come yet.
+struct Silent {
+    connection: OwnedFd,
+    pid: u32,
+    uid: u32,
+    since: Instant,
+}
+
 /// A socket that listens; a path is removed with it.
 struct Listener {
     fd: OwnedFd,
@@ -86,6 +99,7 @@ pub struct Receive {
     listeners: Vec<Listener>,
     users: HashMap<u32, ()>,
     buckets: HashMap<u32, Bucket>,
+    silent: Vec<Silent>,
     rate: Rate,
     rules: Arc<Vec<u8>>,
     out: SyncSender<FromGuest>,
@@ -130,9 +144,9 @@ impl Receive {
     ) -> io::Result<Receive> {
         let Ends { out, wake, commands, command_wake } = ends;
         let (listeners, users, buckets) = (Vec::new(), HashMap::new(), HashMap::new());
-        let buf = vec![0; MESSAGE_MAX];
+        let (silent, buf) = (Vec::new(), vec![0; MESSAGE_MAX]);
         let mut receive = Receive {
-            names, listeners, users, buckets, rate, rules, out, wake, commands, command_wake, counters, buf,
+            names, listeners, users, buckets, silent, rate, rules, out, wake, commands, command_wake, counters, buf,
         };
         receive.listen()?;
         Ok(receive)
@@ -142,6 +156,7 @@ impl Receive {
     pub fn run(mut self) {
         while self.obey() {
             self.wait();
+            self.listen_to_silent();
             // Every socket gets its turn, however full another is.
             while (0..self.listeners.len()).fold(false, |any, index| self.turn(index) || any) {
                 if !self.obey() {
@@ -226,7 +241,9 @@ impl Receive {
         let mut fds: Vec<PollFd> =
             self.listeners.iter().map(|listener| PollFd::new(&listener.fd, PollFlags::IN)).collect();
         fds.push(PollFd::new(&*self.command_wake, PollFlags::IN));
-        let _ = poll(&mut fds, None);
+        fds.extend(self.silent.iter().map(|silent| PollFd::new(&silent.connection, PollFlags::IN)));
+        let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let _ = poll(&mut fds, Some(&patience).filter(|_| !self.silent.is_empty()));
         woken(&self.command_wake);
     }
 
@@ -238,7 +255,7 @@ impl Receive {
             match net::accept_with(&listener.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(connection) => {
                     received += 1;
-                    self.take(&connection);
+                    self.admit(connection);
                 }
                 Err(Errno::INTR) => {}
                 Err(_) => break,
@@ -250,15 +267,45 @@ impl Receive {
         received == TURN
     }
 
-    fn take(&mut self, connection: &OwnedFd) {
-        let Ok(peer) = sockopt::socket_peercred(connection) else { return };
+    fn admit(&mut self, connection: OwnedFd) {
+        let Ok(peer) = sockopt::socket_peercred(&connection) else { return };
         let (uid, pid) = (peer.uid.as_raw(), peer.pid.as_raw_nonzero().get() as u32);
         if !self.buckets.entry(uid).or_insert_with(|| Bucket::full(self.rate)).take(self.rate) {
             self.counters.guest_messages_flood.one();
             return;
         }
-        let Some((n, memory)) = receive_message(connection, &mut self.buf) else { return };
-        let Some(message) = self.buf.get(..n).filter(|message| !message.is_empty()) else { return };
+        if !self.take(&connection, pid, uid) {
+            let of_user = self.silent.iter().filter(|silent| silent.uid == uid).count();
+            if self.silent.len() < SILENT_MAX && of_user < SILENT_PER_USER {
+                self.silent.push(Silent { connection, pid, uid, since: Instant::now() });
+            } else {
+                self.counters.guest_messages_flood.one();
+            }
+        }
+    }
+
+    fn listen_to_silent(&mut self) {
+        let mut heard = false;
+        for silent in std::mem::take(&mut self.silent) {
+            if self.take(&silent.connection, silent.pid, silent.uid) {
+                heard = true;
+            } else if silent.since.elapsed() < PATIENCE {
+                self.silent.push(silent);
+            }
+        }
+        if heard {
+            wake(&self.wake);
+        }
+    }
+
+    /// Takes the message of a connection; `false` if there is none yet.
+    fn take(&mut self, connection: &OwnedFd, pid: u32, uid: u32) -> bool {
+        let (n, memory) = match receive_message(connection, &mut self.buf) {
+            Ok(received) => received,
+            Err(error) => return error != Errno::AGAIN,
+        };
+        // A connection that ends without a message was somebody looking whether we are here.
+        let Some(message) = self.buf.get(..n).filter(|message| !message.is_empty()) else { return true };
         match guest::decode(message) {
             Ok(message) => {
                 self.counters.guest_messages.one();
@@ -266,24 +313,24 @@ impl Receive {
             }
             Err(_) => self.counters.guest_messages_bad.one(),
         }
+        true
     }
 }
 
-/// A message with the descriptor that came with it. The guest has sent before we accepted; a connection
-/// without a message is not waited for.
-fn receive_message(connection: &OwnedFd, buf: &mut [u8]) -> Option<(usize, Option<OwnedFd>)> {
+/// A message with the descriptor that came with it.
+fn receive_message(connection: &OwnedFd, buf: &mut [u8]) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut iov = [io::IoSliceMut::new(buf)];
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let received = net::recvmsg(connection, &mut iov, &mut control, flags).ok()?;
+    let received = net::recvmsg(connection, &mut iov, &mut control, flags)?;
     let mut memory = None;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(fds) = message {
             memory = fds.into_iter().next().or(memory);
         }
     }
-    Some((received.bytes, memory))
+    Ok((received.bytes, memory))
 }
 
 fn path_of(name: &str) -> Option<PathBuf> {

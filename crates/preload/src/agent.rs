@@ -1,5 +1,9 @@
 //! Finds the agent and speaks to it, within a bounded time.
 
+use core::ffi::CStr;
+
+use record::rules::Rules;
+
 use crate::sys::{self, Address, Errno, Fd};
 
 /// The agent's socket on a host; its directory belongs to root.
@@ -12,10 +16,13 @@ const RETRY_NS: u64 = 1_000_000;
 /// The longest name of a socket, and of the rules beside it.
 const NAME_MAX: usize = 128;
 
-/// A connection to the agent.
-pub struct Connection {
-    socket: Fd,
-    rules: Name,
+/// Where the agent was found.
+pub enum Agent<'a> {
+    /// A path, beside which it has put its rules. Connecting is left until there is something to send, so
+    /// that the agent is woken once.
+    Path(&'a [u8]),
+    /// An abstract name: only a connection shows whether someone is there, and who.
+    Abstract(Fd),
 }
 
 /// A terminated name made of up to three parts.
@@ -40,56 +47,66 @@ impl Name {
     }
 }
 
-impl Connection {
-    /// Connects to the socket the user named, or to the default ones.
-    pub fn open(wanted: Option<&[u8]>, uid: &[u8]) -> Option<Connection> {
-        let socket = sys::socket().ok()?;
-        let connected = match wanted {
-            Some(name) if name.first() == Some(&b'@') => connect_abstract(&socket, name, uid),
-            Some(path) => connect_path(&socket, path, uid),
-            None => connect_path(&socket, DEFAULT_PATH, uid)
-                .or_else(|| connect_abstract(&socket, DEFAULT_ABSTRACT, uid)),
+impl<'a> Agent<'a> {
+    /// Finds the agent under the name the user gave, or under the default ones. `rules` takes its rules.
+    pub fn find<'r>(
+        wanted: Option<&'a [u8]>,
+        uid: &[u8],
+        rules: &'r mut [u8],
+    ) -> Option<(Agent<'a>, Option<Rules<'r>>)> {
+        let path = match wanted {
+            Some(name) if name.first() == Some(&b'@') => return Some((connect_abstract(name, uid)?, None)),
+            Some(path) => path,
+            None => DEFAULT_PATH,
         };
-        let rules = Name::new([connected?, b".rules", b""])?;
-        Some(Connection { socket, rules })
-    }
-
-    /// The table of rules beside the agent's socket. Beside an abstract one there is no place for it.
-    pub fn rules<'a>(&self, buf: &'a mut [u8]) -> Option<&'a [u8]> {
-        let name = self.rules.bytes.get(..=self.rules.len)?;
-        if name.first() == Some(&b'@') {
-            return None;
+        match read_rules(path, rules) {
+            Some(table) => Some((Agent::Path(path), Rules::new(table))),
+            None if wanted.is_none() => Some((connect_abstract(DEFAULT_ABSTRACT, uid)?, None)),
+            None => None,
         }
-        let file = sys::open(core::ffi::CStr::from_bytes_with_nul(name).ok()?).ok()?;
-        sys::read(&file, buf).ok()
     }
 
     /// Sends one message.
-    pub fn send(&self, message: &[u8], pass: Option<&Fd>) -> bool {
-        sys::send(&self.socket, message, pass).is_ok()
+    pub fn send(self, uid: &[u8], message: &[u8], pass: Option<&Fd>) {
+        let socket = match self {
+            Agent::Path(path) => connect_path(path, uid),
+            Agent::Abstract(socket) => Some(socket),
+        };
+        if let Some(socket) = socket {
+            let _ = sys::send(&socket, message, pass);
+        }
     }
+}
+
+/// The table of rules beside the agent's socket; without one there is no agent.
+fn read_rules<'r>(path: &[u8], buf: &'r mut [u8]) -> Option<&'r [u8]> {
+    let name = Name::new([path, b".rules", b""])?;
+    let file = sys::open(CStr::from_bytes_with_nul(name.bytes.get(..=name.len)?).ok()?).ok()?;
+    sys::read(&file, buf).ok()
 }
 
 /// A path is protected by its directory: only the agent can have put a socket there. Each user has a socket
 /// of their own beside the common one, so that one user's flood fills nobody else's queue.
-fn connect_path<'a>(socket: &Fd, path: &'a [u8], uid: &[u8]) -> Option<&'a [u8]> {
+fn connect_path(path: &[u8], uid: &[u8]) -> Option<Fd> {
+    let socket = sys::socket().ok()?;
     let own = Name::new([path, b".", uid])?;
-    match Address::new(own.as_bytes()).map(|address| patient_connect(socket, &address)) {
-        Some(Ok(())) => return Some(path),
+    match Address::new(own.as_bytes()).map(|address| patient_connect(&socket, &address)) {
+        Some(Ok(())) => return Some(socket),
         Some(Err(Errno::AGAIN)) => return None,
         _ => {}
     }
-    patient_connect(socket, &Address::new(path)?).ok()?;
-    Some(path)
+    patient_connect(&socket, &Address::new(path)?).ok()?;
+    Some(socket)
 }
 
 /// Anyone may take an abstract name while the agent is down, so the listener must be root or ourselves
 /// before anything is said.
-fn connect_abstract<'a>(socket: &Fd, name: &'a [u8], uid: &[u8]) -> Option<&'a [u8]> {
-    patient_connect(socket, &Address::new(name)?).ok()?;
-    let peer = sys::peer_uid(socket).ok()?;
+fn connect_abstract<'a>(name: &[u8], uid: &[u8]) -> Option<Agent<'a>> {
+    let socket = sys::socket().ok()?;
+    patient_connect(&socket, &Address::new(name)?).ok()?;
+    let peer = sys::peer_uid(&socket).ok()?;
     let own: u32 = core::str::from_utf8(uid).ok()?.parse().ok()?;
-    (peer == 0 || peer == own).then_some(name)
+    (peer == 0 || peer == own).then_some(Agent::Abstract(socket))
 }
 
 /// A full queue is tried again after a moment: there is no way to wait for a place in it.

@@ -5,7 +5,7 @@ use core::cell::UnsafeCell;
 use record::rules::{Redactor, RULES_MAX, Rules};
 use record::wire::{self, IDENTIFYING, MESSAGE_MAX, Sink, Writer, key, kind, reason};
 
-use crate::agent::Connection;
+use crate::agent::Agent;
 use crate::environment::{Environment, Wishes};
 use crate::late;
 use crate::objects::Objects;
@@ -67,8 +67,8 @@ fn report(workspace: &mut Workspace) -> Option<()> {
     if status.filtered {
         return None;
     }
-    let agent = Connection::open(wishes.socket, status.uid)?;
-    let rules = match agent.rules(rules).and_then(Rules::new) {
+    let (agent, rules) = Agent::find(wishes.socket, status.uid, rules)?;
+    let rules = match rules {
         Some(rules) => rules,
         None => Rules::builtin(),
     };
@@ -82,7 +82,7 @@ fn report(workspace: &mut Workspace) -> Option<()> {
         put(&mut out, key::KIND, kind::SUPPRESSED);
         put(&mut out, key::REASON, reason);
         out.end();
-        agent.send(out.written(), None);
+        agent.send(status.uid, out.written(), None);
         return None;
     }
     put(&mut out, key::KIND, kind::START);
@@ -95,7 +95,7 @@ fn report(workspace: &mut Workspace) -> Option<()> {
     write_directory(&mut out, path);
     out.end();
     let late = baseline.and_then(late::prepare);
-    agent.send(out.written(), late.as_ref());
+    agent.send(status.uid, out.written(), late.as_ref());
     None
 }
 

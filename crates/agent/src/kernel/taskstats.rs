@@ -152,16 +152,11 @@ mod at {
 /// The version that brought the executable's device and inode.
 const VERSION_WITH_EXE: u16 = 12;
 
-/// The kernel's own form of a device number in the form that `stat` gives.
-fn device(internal: u64) -> u64 {
-    rustix::fs::makedev((internal >> 20) as u32, (internal & 0xf_ffff) as u32)
-}
-
 fn parse_stats(stats: &[u8]) -> Option<TaskStats> {
     let version = u16_at(stats, at::VERSION)?;
     let word = |at| u64_at(stats, at);
     let exe = if version >= VERSION_WITH_EXE {
-        word(at::AC_EXE_DEV).map(device).zip(word(at::AC_EXE_INODE)).filter(|(_, inode)| *inode != 0)
+        word(at::AC_EXE_DEV).zip(word(at::AC_EXE_INODE)).filter(|(_, inode)| *inode != 0)
     } else {
         None
     };

@@ -71,11 +71,20 @@ pub struct About {
     pub suppressed: bool,
     pub from_guest: bool,
     pub earlier: bool,
+    /// When `/proc` was read last, monotonic.
+    pub looked_at: u64,
 }
 
 impl About {
     pub fn variables(&self) -> Variables<'_, Bytes> {
         Variables(&self.ids)
+    }
+
+    /// Forgets what was read in `/proc` if the next image had begun by then: it may be the next one's.
+    pub fn distrust_after(&mut self, next_image: u64) {
+        if !self.from_guest && self.looked_at >= next_image {
+            *self = About { earlier: self.earlier, suppressed: self.suppressed, ..About::default() };
+        }
     }
 
     /// Takes over what the guest says.

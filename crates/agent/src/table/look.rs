@@ -71,7 +71,9 @@ impl Table {
         let Some(process) = self.live.get_mut(&pid) else { return };
         if let Some(exe) = exe {
             process.image.source |= source::PROC;
-            process.image.about.borrow_mut().exe = Some(Exe::from(exe));
+            let mut about = process.image.about.borrow_mut();
+            about.exe = Some(Exe::from(exe));
+            about.looked_at = clock::monotonic_ns();
         }
         if process.uid.is_none() {
             process.uid = self.around.proc.status(pid).and_then(|status| status.uid).map(|(real, _)| real);
@@ -126,6 +128,7 @@ impl Table {
         if about.from_guest {
             return;
         }
+        about.looked_at = clock::monotonic_ns();
         about.seccomp = status.and_then(|status: Status| status.seccomp).or(about.seccomp);
         if let Some(environ) = environ {
             about.take_environment(&environ, rules);
@@ -152,6 +155,7 @@ impl Table {
         if about.off {
             return;
         }
+        about.looked_at = clock::monotonic_ns();
         if is_inside && about.container.is_none() {
             about.container = container::from_root(proc, pid);
         }

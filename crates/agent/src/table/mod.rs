@@ -367,6 +367,9 @@ impl Table {
         process.image.source = source::KERNEL;
         process.earlier.push(old.sum.clone());
         if is_own_image {
+            if process.exec > 0 {
+                old.about.borrow_mut().distrust_after(time);
+            }
             let mut draft = Draft::new(pid, process, &old, &self.around.clock);
             draft.end(time, EndedBy::Exec, None);
             draft.end_usage = base;

@@ -1,0 +1,46 @@
+//! The `jobglass` command: thin, every part of it in a module named after what was typed.
+
+mod agent_command;
+mod args;
+mod doctor;
+mod generate;
+mod run;
+mod spool;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command, SpoolCommand};
+
+/// Nothing was found, or a check failed.
+const NOTHING: u8 = 1;
+/// Wrong use, or an error.
+const ERROR: u8 = 2;
+
+fn main() -> ExitCode {
+    let outcome = match Args::parse().command {
+        Command::Agent(args) => agent_command::run(args),
+        Command::Run(args) => run::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Spool { command: SpoolCommand::Read(args) } => spool::read(&args),
+        Command::Generate(args) => generate::run(&args),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(NOTHING),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("jobglass: {error:#}");
+            ExitCode::from(ERROR)
+        }
+    }
+}
+
+/// Whoever read our output has read enough.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
