@@ -90,7 +90,7 @@ impl ListKey {
 }
 
 enum Request {
-    Hash { open: PathBuf, path: Bytes, stat: FileStat },
+    Hash { open: Vec<PathBuf>, path: Bytes, stat: FileStat },
     Resolve { key: ListKey, objects: Vec<guest::Object>, inside: Option<u32> },
 }
 
@@ -136,8 +136,9 @@ impl Files {
         known.files.get(known.paths.get(&(dev, inode))?).cloned()
     }
 
-    /// Makes a file known and has it hashed; gives its number. `open` is where the agent can open it.
-    pub fn note(&self, path: &[u8], open: PathBuf, stat: &FileStat) -> u64 {
+    /// Makes a file known and has it hashed; gives its number. `open` is where the agent may find it; of
+    /// these, only one that is this very file is read.
+    pub fn note(&self, path: &[u8], open: Vec<PathBuf>, stat: &FileStat) -> u64 {
         let id = file_id(stat);
         let path = Bytes::from(path);
         if self.insert(id, &path, stat) {
@@ -262,10 +263,10 @@ impl Worker {
             None => PathBuf::from(std::ffi::OsStr::from_bytes(path)),
         };
         let stat = FileStat::from(&fs::metadata(&open).ok()?);
-        Some(self.files.note(path, open, &stat))
+        Some(self.files.note(path, vec![open], &stat))
     }
 
-    fn hash(&self, open: &Path, path: Bytes, stat: &FileStat) {
+    fn hash(&self, open: &[PathBuf], path: Bytes, stat: &FileStat) {
         let id = file_id(stat);
         let outcome = self.read(open, stat);
         let counters = &self.files.counters;
@@ -290,11 +291,11 @@ impl Worker {
     }
 
     /// Hashes the whole file and reads its ELF headers, unless it is not what it was.
-    fn read(&self, open: &Path, stat: &FileStat) -> Result<(u128, Option<elf::image::Image>), String> {
+    fn read(&self, open: &[PathBuf], stat: &FileStat) -> Result<(u128, Option<elf::image::Image>), String> {
         if stat.size > self.limits.max_bytes {
             return Err(format!("larger than {} bytes", self.limits.max_bytes));
         }
-        let mut file = open_regular(open, stat).map_err(|error| error.to_string())?;
+        let mut file = open_first(open, stat).map_err(|error| error.to_string())?;
         let mut hasher = Xxh3::new();
         let mut head = Vec::new();
         let mut buf = vec![0; READ_BYTES];
@@ -321,6 +322,17 @@ impl Worker {
             thread::sleep(early);
         }
     }
+}
+
+fn open_first(places: &[PathBuf], stat: &FileStat) -> io::Result<OsFile> {
+    let mut outcome = Err(io::Error::from(io::ErrorKind::NotFound));
+    for place in places {
+        outcome = open_regular(place, stat);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
 }
 
 /// Opens a file without waiting for a pipe's other end, and makes sure that it is the one meant.

@@ -40,6 +40,15 @@ pub struct Exe {
     pub stat: Option<FileStat>,
 }
 
+impl Exe {
+    /// Makes the file known. The link leads to the very file while the process lives, also where its path
+    /// does not; afterwards the path has to do.
+    pub fn note(&self, pid: u32, around: &Surroundings) -> Option<u64> {
+        let path = PathBuf::from(std::ffi::OsStr::from_bytes(&self.path));
+        Some(around.files.note(&self.path, vec![around.proc.path(pid, "exe"), path], &self.stat?))
+    }
+}
+
 /// The objects of an image.
 #[derive(Debug, Clone, Default)]
 pub enum Objects {
@@ -97,7 +106,9 @@ impl About {
         let deleted = stat.is_some_and(|stat| stat.links == 0);
         let path = start.exe.strip_suffix(b" (deleted)").filter(|_| deleted).unwrap_or(&start.exe);
         if !path.is_empty() {
-            self.exe = Some(Exe { path: Bytes::from(path), deleted, stat: known.or(stat) });
+            let exe = Exe { path: Bytes::from(path), deleted, stat: known.or(stat) };
+            exe.note(pid, around);
+            self.exe = Some(exe);
         }
         self.argv = Some(start.argv);
         self.argv_cut = start.argv_cut;
@@ -216,7 +227,7 @@ impl Draft {
             around.counters.suppressed_by_rule.one();
             return None;
         }
-        let exe_file = about.exe.as_ref().and_then(|exe| self.note_exe(exe, &around.files));
+        let exe_file = about.exe.as_ref().and_then(|exe| exe.note(self.key.pid, around));
         let (objects, objects_cut) = resolved(&about.objects, &around.files);
         let late = (!about.late.is_empty()).then(|| {
             let list: Vec<Object> =
@@ -289,13 +300,6 @@ impl Draft {
             };
             about.exe = Some(Exe { path: file.path, deleted: false, stat: Some(stat) });
         }
-    }
-
-    fn note_exe(&self, exe: &Exe, files: &Files) -> Option<u64> {
-        let stat = exe.stat?;
-        // The link leads to the very file while the process lives; afterwards the path has to do.
-        let path = PathBuf::from(std::ffi::OsStr::from_bytes(&exe.path));
-        Some(files.note(&exe.path, path, &stat))
     }
 
     fn used(&self) -> Used {

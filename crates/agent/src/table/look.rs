@@ -71,8 +71,10 @@ impl Table {
         let Some(process) = self.live.get_mut(&pid) else { return };
         if let Some(exe) = exe {
             process.image.source |= source::PROC;
+            let exe = Exe::from(exe);
+            exe.note(pid, &self.around);
             let mut about = process.image.about.borrow_mut();
-            about.exe = Some(Exe::from(exe));
+            about.exe = Some(exe);
             about.looked_at = clock::monotonic_ns();
         }
         if process.uid.is_none() {

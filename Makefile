@@ -1,0 +1,125 @@
+# Builds, tests and installs. `make help` lists what there is.
+#
+# Cargo does the work; this file knows what cargo does not: the guest beside the workspace, what a machine must
+# have (scripts/need), and where things are installed.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PREFIX ?= /usr/local
+# Without root: make install PREFIX=~/jobglass SYSCONFDIR=~/jobglass/etc
+SYSCONFDIR ?= /etc
+DESTDIR ?=
+FUZZ_SECONDS ?= 30
+
+version := 0.1.0
+bin := target/release/jobglass
+lib := target/release/libjobglass.so
+guest := --manifest-path crates/preload/Cargo.toml --target-dir target/guest
+# Tests and benchmarks run what is shipped, not what a debug build would be.
+shipped := JOBGLASS_BIN=$(CURDIR)/$(bin) JOBGLASS_LIB=$(CURDIR)/$(lib)
+
+.PHONY: help build demo test lint lint-rust lint-shell lint-licences bench testbed fuzz install uninstall clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "make demo needs a Rust tool chain and a C compiler; make test needs root as well."
+
+build: ## build target/release/jobglass and target/release/libjobglass.so
+	scripts/need build
+	cargo build --release --locked
+	cargo build --release --locked $(guest)
+	@# A library that did not change keeps its time stamp, and programs that have it mapped keep it.
+	cmp -s target/guest/release/libjobglass.so $(lib) || install -m755 target/guest/release/libjobglass.so $(lib)
+
+demo: build ## see it at work: an agent, a few programs, what was recorded
+	@scripts/need demo
+	@scripts/demo
+
+test: build ## run all tests, also those with the kernel and with Slurm (root)
+	scripts/need test
+	$(shipped) cargo test --workspace --locked
+
+lint: lint-rust lint-shell lint-licences ## check formatting, Rust and shell lints, licences
+
+lint-rust:
+	scripts/need lint
+	cargo fmt --all --check
+	cargo fmt --check --manifest-path crates/preload/Cargo.toml
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --release --locked $(guest) -- -D warnings
+
+lint-shell:
+	scripts/need lint
+	find .ci bench scripts testbed tests -type f -exec awk 'FNR == 1 && \
+	    (/^#!.*[\/ ](ba)?sh( |$$)/ || FILENAME ~ /\.bash$$/) { print FILENAME } { nextfile }' {} + | \
+	    xargs -r shellcheck --external-sources
+
+# Advisories are not checked: they would have to be fetched.
+lint-licences:
+	@if cargo deny --version >/dev/null 2>&1; then \
+	    cargo deny check licenses bans sources; \
+	else \
+	    echo "lint: SKIPPED licences and sources of dependencies: cargo-deny is not installed" \
+	        "(cargo install --locked cargo-deny)"; \
+	fi
+
+bench: build ## measure what the guest and the agent cost
+	scripts/need bench
+	$(shipped) bench/run
+
+testbed: ## start a Slurm cluster of four nodes on this machine
+	testbed/cluster install
+	testbed/cluster start
+	@echo
+	@echo "A job:      testbed/cluster as jgalice -- sbatch --wrap 'srun hostname'"
+	@echo "This shell: eval \"\$$(testbed/cluster env)\"; sinfo"
+	@echo "The end:    testbed/cluster stop"
+
+fuzz: ## feed each parser with hostile bytes for FUZZ_SECONDS=30 (nightly compiler, cargo-fuzz)
+	scripts/fuzz $(FUZZ_SECONDS)
+
+# Only what is missing is built: `make build` as yourself, `make install` as root, who may have no cargo.
+$(bin) $(lib) &:
+	$(MAKE) build
+
+libdir := $(PREFIX)/lib/jobglass
+share := $(DESTDIR)$(PREFIX)/share
+units := $(DESTDIR)$(PREFIX)/lib/systemd/system
+modules := $(share)/jobglass/modulefiles
+sysctl := $(DESTDIR)$(SYSCONFDIR)/sysctl.d/10-jobglass.conf
+config := $(DESTDIR)$(SYSCONFDIR)/jobglass/agent.toml
+fill := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(libdir)|g'
+
+install: $(bin) $(lib) ## install below PREFIX=/usr/local and SYSCONFDIR=/etc (DESTDIR= for packages)
+	$(bin) generate target/generated
+	install -D -m755 $(bin) $(DESTDIR)$(PREFIX)/bin/jobglass
+	install -D -m755 $(lib) $(DESTDIR)$(libdir)/libjobglass.so
+	install -D -m644 -t $(share)/man/man1 target/generated/man/man1/*.1
+	install -D -m644 target/generated/completions/jobglass.bash $(share)/bash-completion/completions/jobglass
+	install -D -m644 target/generated/completions/_jobglass $(share)/zsh/site-functions/_jobglass
+	install -D -m644 target/generated/completions/jobglass.fish $(share)/fish/vendor_completions.d/jobglass.fish
+	install -d $(units) $(modules)/lmod/jobglass $(modules)/tcl/jobglass
+	$(fill) packaging/jobglass-agent.service >$(units)/jobglass-agent.service
+	$(fill) packaging/modulefiles/jobglass/lmod/$(version).lua >$(modules)/lmod/jobglass/$(version).lua
+	$(fill) packaging/modulefiles/jobglass/tcl/$(version) >$(modules)/tcl/jobglass/$(version)
+	@# What an administrator may have changed is left alone.
+	test -e $(sysctl) || install -D -m644 packaging/jobglass.sysctl.conf $(sysctl)
+	test -e $(config) || install -D -m644 packaging/agent.toml $(config)
+
+uninstall: ## remove what install put there, but no configuration that was changed, and no spool
+	rm -f $(DESTDIR)$(PREFIX)/bin/jobglass $(units)/jobglass-agent.service
+	rm -f $(share)/man/man1/jobglass.1 $(share)/man/man1/jobglass-*.1
+	rm -f $(share)/bash-completion/completions/jobglass $(share)/zsh/site-functions/_jobglass
+	rm -f $(share)/fish/vendor_completions.d/jobglass.fish
+	rm -rf $(DESTDIR)$(libdir) $(share)/jobglass
+	! cmp -s packaging/jobglass.sysctl.conf $(sysctl) || rm -f $(sysctl)
+	! cmp -s packaging/agent.toml $(config) || rm -f $(config)
+	rmdir $(DESTDIR)$(SYSCONFDIR)/jobglass 2>/dev/null || true
+
+clean: ## remove everything that was built
+	cargo clean
+	rm -rf fuzz/target
