@@ -3,7 +3,7 @@
  * usage: exec_cost ROUNDS PROG NAME=LIB[:SOCKET]...
  *
  * Each variant is a name and a library to preload (empty for none), with the agent's socket behind a colon.
- * The variants are interleaved, so that whatever else the machine does falls on all of them alike. Prints one
+ * The variants are interleaved in random order, so that whatever else the machine does falls on all of them alike. Prints one
  * line per variant: name, median wall time and mean CPU time in microseconds. */
 #define _GNU_SOURCE
 #include <spawn.h>
@@ -66,6 +66,16 @@ static void run(struct variant *v, int round, char *prog)
     v->cpu += used.ru_utime.tv_usec + used.ru_stime.tv_usec + 1e6 * (used.ru_utime.tv_sec + used.ru_stime.tv_sec);
 }
 
+/* Whatever an agent does after a program falls on the next one, so no variant always follows another. */
+static void shuffle(int *order, int count)
+{
+    for (int i = count - 1; i > 0; i--) {
+        int j = rand() % (i + 1), kept = order[i];
+        order[i] = order[j];
+        order[j] = kept;
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 4) {
@@ -74,11 +84,16 @@ int main(int argc, char **argv)
     }
     int rounds = atoi(argv[1]), count = argc - 3;
     struct variant *all = calloc(count, sizeof(*all));
-    for (int i = 0; i < count; i++)
+    int *order = calloc(count, sizeof(int));
+    for (int i = 0; i < count; i++) {
         all[i] = parse(argv[3 + i], rounds);
-    for (int round = 0; round < rounds; round++)
+        order[i] = i;
+    }
+    for (int round = 0; round < rounds; round++) {
+        shuffle(order, count);
         for (int i = 0; i < count; i++)
-            run(&all[(i + round) % count], round, argv[2]);
+            run(&all[order[i]], round, argv[2]);
+    }
     for (int i = 0; i < count; i++) {
         qsort(all[i].wall, rounds, sizeof(double), by_value);
         printf("%s %.1f %.1f\n", all[i].name, all[i].wall[rounds / 2], all[i].cpu / rounds);

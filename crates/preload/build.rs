@@ -5,6 +5,7 @@ fn main() {
         "-nostartfiles",
         "-nostdlib",
         // One mapping less for the loader, and no page of padding between the segments.
+        "-Wl,--no-rosegment",
         "-Wl,-z,noseparate-code",
         "-Wl,-z,norelro",
         "-Wl,-z,noexecstack",

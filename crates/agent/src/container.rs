@@ -94,6 +94,9 @@ mod tests {
         assert_eq!(from_root(&proc, 7).unwrap().kind, "docker");
         fs::write(root.join("run/.containerenv"), "engine=\"podman-4\"\nimage=\"quay.io/x:1\"\n").unwrap();
         let podman = from_root(&proc, 7).unwrap();
-        assert_eq!((podman.kind.as_str(), podman.image.unwrap().to_string().as_str()), ("podman", "quay.io/x:1"));
+        assert_eq!(
+            (podman.kind.as_str(), podman.image.unwrap().to_string().as_str()),
+            ("podman", "quay.io/x:1")
+        );
     }
 }

@@ -121,7 +121,10 @@ impl Files {
         let (requests, queue) = sync_channel(QUEUE);
         let files = Files { known: Arc::default(), requests, counters };
         let worker = Worker { files: files.clone(), proc, limits, announce: Box::new(announce) };
-        thread::Builder::new().name("files".into()).stack_size(512 * 1024).spawn(move || worker.run(&queue))?;
+        thread::Builder::new()
+            .name("files".into())
+            .stack_size(512 * 1024)
+            .spawn(move || worker.run(&queue))?;
         Ok(files)
     }
 

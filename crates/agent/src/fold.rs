@@ -38,7 +38,8 @@ impl FoldRules {
     /// `python3.11` is `python`: a version behind the name does not make another interpreter.
     fn is_interpreter(&self, exe: &[u8]) -> bool {
         let name = exe.rsplit(|b| *b == b'/').next().unwrap_or(exe);
-        let end = name.iter().rposition(|b| !b.is_ascii_digit() && !b"._-".contains(b)).map_or(0, |at| at + 1);
+        let end =
+            name.iter().rposition(|b| !b.is_ascii_digit() && !b"._-".contains(b)).map_or(0, |at| at + 1);
         self.interpreters.iter().any(|known| known.as_bytes() == &name[..end])
     }
 }

@@ -166,7 +166,8 @@ impl Writer {
         let mut payloads = Vec::new();
         let files = finished.image.exe_file.into_iter().chain(finished.lists.iter().flat_map(file_ids));
         for id in files {
-            if !self.told.contains(&id) && !new.contains(&id)
+            if !self.told.contains(&id)
+                && !new.contains(&id)
                 && let Some(file) = self.files.get(id)
             {
                 new.push(id);

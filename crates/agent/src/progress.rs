@@ -97,7 +97,10 @@ fn read_words(file: &File, at: u64) -> Option<[u64; 6]> {
     let mut bytes = [0; RECORD];
     file.read_exact_at(&mut bytes, at).ok()?;
     let word = |index: usize| {
-        bytes.get(8 * index..8 * index + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes)
+        bytes
+            .get(8 * index..8 * index + 8)
+            .and_then(|word| word.try_into().ok())
+            .map_or(0, u64::from_le_bytes)
     };
     (xxh3_64(&bytes[..48]) == word(6)).then(|| std::array::from_fn(word))
 }

@@ -27,6 +27,7 @@ use rustix::net::{
 };
 
 use crate::counters::Counters;
+use crate::late;
 use crate::table::FromGuest;
 
 /// Connections that may wait per socket. Each holds a descriptor in flight, of which a user may have as many
@@ -89,6 +90,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
             let _ = fs::remove_file(path);
+            let _ = fs::remove_file(late::ring_path(path));
         }
     }
 }
@@ -146,7 +148,19 @@ impl Receive {
         let (listeners, users, buckets) = (Vec::new(), HashMap::new(), HashMap::new());
         let (silent, buf) = (Vec::new(), vec![0; MESSAGE_MAX]);
         let mut receive = Receive {
-            names, listeners, users, buckets, silent, rate, rules, out, wake, commands, command_wake, counters, buf,
+            names,
+            listeners,
+            users,
+            buckets,
+            silent,
+            rate,
+            rules,
+            out,
+            wake,
+            commands,
+            command_wake,
+            counters,
+            buf,
         };
         receive.listen()?;
         Ok(receive)
@@ -183,13 +197,15 @@ impl Receive {
 
     /// The socket of one user; without the right to give it to them there is only the common one.
     fn listen_to(&mut self, uid: u32) {
-        if self.users.len() >= USERS_MAX || self.users.insert(uid, ()).is_some() || self.listeners.is_empty() {
+        if self.users.len() >= USERS_MAX || self.users.insert(uid, ()).is_some() || self.listeners.is_empty()
+        {
             return;
         }
         let Some(path) = path_of(&self.names.main) else { return };
-        let own = PathBuf::from(format!("{}.{uid}", path.display()));
+        let own = user_socket(&path, uid);
         let new = PathBuf::from(format!("{}.new", own.display()));
         let made = bind(&new.display().to_string()).and_then(|mut listener| {
+            late::create_ring(&own, uid)?;
             fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
             chown(&new, Some(uid), None)?;
             // In place only when it listens and belongs to its user.
@@ -333,7 +349,13 @@ fn receive_message(connection: &OwnedFd, buf: &mut [u8]) -> rustix::io::Result<(
     Ok((received.bytes, memory))
 }
 
-fn path_of(name: &str) -> Option<PathBuf> {
+/// A user's own socket beside the common one.
+pub fn user_socket(main: &Path, uid: u32) -> PathBuf {
+    PathBuf::from(format!("{}.{uid}", main.display()))
+}
+
+/// The path in a socket's name, unless it is an abstract one.
+pub fn path_of(name: &str) -> Option<PathBuf> {
     (!name.starts_with('@')).then(|| PathBuf::from(name))
 }
 

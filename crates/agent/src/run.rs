@@ -23,7 +23,7 @@ use crate::fold::Folder;
 use crate::kernel::{Connector, Taskstats};
 use crate::output::{Output, Writing};
 use crate::progress::{self, Left, Progress, ProgressFile};
-use crate::receive::{Command, Ends, Receive, wake, waker, woken};
+use crate::receive::{Command, Ends, Receive, path_of, wake, waker, woken};
 use crate::spool::{SpoolWriter, lock};
 use crate::table::{Finished, FromGuest, Surroundings, Table};
 use crate::{checkpoint, limits};
@@ -277,6 +277,7 @@ impl Agent {
             counters: counters.clone(),
             rules: rules.clone(),
             has_kernel: kernel.connector.is_some(),
+            socket: path_of(&config.socket),
             memories_max: config.limits.guests.min(descriptors.saturating_sub(256) as usize),
         };
         let guests = Guests::start(&config, rules, counters.clone())?;
@@ -345,7 +346,10 @@ impl Agent {
         let wait_ns = if is_busy { TICK_NS } else { 500_000_000 };
         let timeout = Timespec { tv_sec: 0, tv_nsec: wait_ns as i64 };
         let pipe = signals.pipe.as_fd();
-        let mut fds = vec![PollFd::from_borrowed_fd(pipe, PollFlags::IN), PollFd::new(&*self.guests.wake, PollFlags::IN)];
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(pipe, PollFlags::IN),
+            PollFd::new(&*self.guests.wake, PollFlags::IN),
+        ];
         let kernel = &self.kernel;
         fds.extend(kernel.connector.iter().map(|socket| PollFd::new(socket, PollFlags::IN)));
         fds.extend(self.watched.values().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
@@ -511,10 +515,18 @@ impl Agent {
                 let forks_before = self.forks_seen();
                 self.kernel = Kernel::open();
                 self.events_lost = 0;
-                self.forks_before = self.proc.forks_since_boot().unwrap_or(0).saturating_sub(self.counters.forks.get());
+                self.forks_before =
+                    self.proc.forks_since_boot().unwrap_or(0).saturating_sub(self.counters.forks.get());
                 let forks = Some(self.forks_seen().saturating_sub(forks_before));
                 let reason = GapReason::SwitchedOff;
-                self.output.gap(Gap { from: since, to: wall_ns(), reason, forks, events: None, images: None });
+                self.output.gap(Gap {
+                    from: since,
+                    to: wall_ns(),
+                    reason,
+                    forks,
+                    events: None,
+                    images: None,
+                });
                 self.table.scan();
                 self.guests.tell(Command::SwitchOff(false));
                 self.is_off = None;

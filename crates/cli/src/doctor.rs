@@ -1,3 +1,5 @@
 //! x
 use anyhow::Result;
-pub fn run(_args: &crate::args::DoctorArgs) -> Result<bool> { Ok(true) }
+pub fn run(_args: &crate::args::DoctorArgs) -> Result<bool> {
+    Ok(true)
+}

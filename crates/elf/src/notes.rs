@@ -162,7 +162,8 @@ mod tests {
     #[test]
     fn build_ids_of_absurd_length_are_not_build_ids() {
         let mut identity = Identity::default();
-        let (long, empty) = (note(b"GNU", NT_GNU_BUILD_ID, &[1; 65], 4), note(b"GNU", NT_GNU_BUILD_ID, &[], 4));
+        let (long, empty) =
+            (note(b"GNU", NT_GNU_BUILD_ID, &[1; 65], 4), note(b"GNU", NT_GNU_BUILD_ID, &[], 4));
         identity.absorb(&long, 4);
         identity.absorb(&empty, 4);
         assert_eq!(identity, Identity::default());

@@ -2,8 +2,6 @@
 
 use core::ffi::CStr;
 
-use record::rules::Rules;
-
 use crate::sys::{self, Address, Errno, Fd};
 
 /// The agent's socket on a host; its directory belongs to root.
@@ -23,6 +21,14 @@ pub enum Agent<'a> {
     Path(&'a [u8]),
     /// An abstract name: only a connection shows whether someone is there, and who.
     Abstract(Fd),
+}
+
+/// Memory shared with the agent.
+pub enum Memory {
+    /// The user's ring beside the agent's socket.
+    Ring(Fd),
+    /// Our own.
+    Own,
 }
 
 /// A terminated name made of up to three parts.
@@ -45,24 +51,44 @@ impl Name {
     fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or(&[])
     }
+
+    fn as_c_str(&self) -> Option<&CStr> {
+        CStr::from_bytes_with_nul(self.bytes.get(..=self.len)?).ok()
+    }
+
+    /// Opens the file of this name with an ending, for writing.
+    fn with(&self, ending: &[u8]) -> Option<Fd> {
+        sys::open_for_writing(Name::new([self.as_bytes(), ending, b""])?.as_c_str()?).ok()
+    }
 }
 
 impl<'a> Agent<'a> {
-    /// Finds the agent under the name the user gave, or under the default ones. `rules` takes its rules.
-    pub fn find<'r>(
+    /// Finds the agent under the name the user gave, or under the default ones; `read_rules` says whether
+    /// there are rules beside a path.
+    pub fn find(
         wanted: Option<&'a [u8]>,
         uid: &[u8],
-        rules: &'r mut [u8],
-    ) -> Option<(Agent<'a>, Option<Rules<'r>>)> {
+        read_rules: impl FnOnce(&[u8]) -> bool,
+    ) -> Option<Agent<'a>> {
         let path = match wanted {
-            Some(name) if name.first() == Some(&b'@') => return Some((connect_abstract(name, uid)?, None)),
+            Some(name) if name.first() == Some(&b'@') => return connect_abstract(name, uid),
             Some(path) => path,
             None => DEFAULT_PATH,
         };
-        match read_rules(path, rules) {
-            Some(table) => Some((Agent::Path(path), Rules::new(table))),
-            None if wanted.is_none() => Some((connect_abstract(DEFAULT_ABSTRACT, uid)?, None)),
-            None => None,
+        if read_rules(path) {
+            Some(Agent::Path(path))
+        } else if wanted.is_none() {
+            connect_abstract(DEFAULT_ABSTRACT, uid)
+        } else {
+            None
+        }
+    }
+
+    /// Where objects loaded later can be told.
+    pub fn memory(&self, uid: &[u8]) -> Option<Memory> {
+        match self {
+            Agent::Path(path) => Name::new([path, b".", uid])?.with(b".late").map(Memory::Ring),
+            Agent::Abstract(_) => Some(Memory::Own),
         }
     }
 
@@ -79,9 +105,9 @@ impl<'a> Agent<'a> {
 }
 
 /// The table of rules beside the agent's socket; without one there is no agent.
-fn read_rules<'r>(path: &[u8], buf: &'r mut [u8]) -> Option<&'r [u8]> {
+pub fn read_rules<'r>(path: &[u8], buf: &'r mut [u8]) -> Option<&'r [u8]> {
     let name = Name::new([path, b".rules", b""])?;
-    let file = sys::open(CStr::from_bytes_with_nul(name.bytes.get(..=name.len)?).ok()?).ok()?;
+    let file = sys::open(name.as_c_str()?).ok()?;
     sys::read(&file, buf).ok()
 }
 

@@ -1,6 +1,6 @@
 //! Reads the program's environment, and never writes it.
 
-use core::ffi::{c_char, CStr};
+use core::ffi::{CStr, c_char};
 
 use crate::symbols;
 
@@ -23,17 +23,18 @@ impl Environment {
 
     /// All variables as `NAME=value`.
     pub fn variables(self) -> impl Iterator<Item = &'static [u8]> {
-        (0..VARIABLES_MAX).map_while(move |index| {
-            // SAFETY: the list ends with a null pointer, which ends this walk, and no other thread exists
-            // that could change it while constructors run.
-            let variable = unsafe { *self.list.wrapping_add(index) };
-            if variable.is_null() {
-                return None;
-            }
-            // SAFETY: what the list points to are terminated strings.
-            Some(unsafe { CStr::from_ptr(variable) }.to_bytes())
-        })
-        .filter(|variable| variable.len() <= VARIABLE_MAX)
+        (0..VARIABLES_MAX)
+            .map_while(move |index| {
+                // SAFETY: the list ends with a null pointer, which ends this walk, and no other thread exists
+                // that could change it while constructors run.
+                let variable = unsafe { *self.list.wrapping_add(index) };
+                if variable.is_null() {
+                    return None;
+                }
+                // SAFETY: what the list points to are terminated strings.
+                Some(unsafe { CStr::from_ptr(variable) }.to_bytes())
+            })
+            .filter(|variable| variable.len() <= VARIABLE_MAX)
     }
 }
 

@@ -18,34 +18,37 @@ const OBJECTS_MAX: usize = 1024;
 const PIECES_MAX: usize = 1024;
 /// Notes longer than this hold no identity.
 const NOTES_MAX: usize = 1024;
-/// Room for all notes of all objects.
-const NOTES_BYTES: usize = 64 * 1024;
+/// Room for all notes of all objects: 300 of them take about 30 KiB.
+pub const NOTES_BYTES: usize = 48 * 1024;
 const NAME_MAX: usize = 4096;
 
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PF_R: u32 = 4;
 
-/// A note segment: which object it belongs to, and how it is aligned.
+/// An object in the list.
 #[derive(Clone, Copy)]
-struct Segment {
-    object: u16,
-    align: u16,
+struct Entry {
+    name: *const u8,
+    /// Its note segments are those before this number and behind the previous object's.
+    pieces_end: u16,
+    /// Which of them (by bit, from the first) are aligned to eight bytes.
+    wide: u16,
 }
 
 /// Workspace for one walk; lives in `.bss`, where pages that are not used do not exist.
 pub struct Objects {
-    names: [*const u8; OBJECTS_MAX],
     count: usize,
     /// Seen, but without a place in the list.
     cut: u64,
     /// Everything the loader has, the list's exceptions included.
     seen: usize,
     adds: u64,
-    segments: [Segment; PIECES_MAX],
-    pieces: [IoVec; PIECES_MAX],
     piece_count: usize,
-    notes: [u8; NOTES_BYTES],
+    /// Bytes of all note segments.
+    note_bytes: usize,
+    list: [Entry; OBJECTS_MAX],
+    pieces: [IoVec; PIECES_MAX],
 }
 
 /// Where the loader's list stood at the start, to tell later objects from earlier ones.
@@ -58,15 +61,14 @@ pub struct Baseline {
 impl Objects {
     pub const fn new() -> Self {
         Objects {
-            names: [core::ptr::null(); OBJECTS_MAX],
             count: 0,
             cut: 0,
             seen: 0,
             adds: 0,
-            segments: [Segment { object: 0, align: 0 }; PIECES_MAX],
-            pieces: [IoVec { base: 0, len: 0 }; PIECES_MAX],
             piece_count: 0,
-            notes: [0; NOTES_BYTES],
+            note_bytes: 0,
+            list: [Entry { name: core::ptr::null(), pieces_end: 0, wide: 0 }; OBJECTS_MAX],
+            pieces: [IoVec { base: 0, len: 0 }; PIECES_MAX],
         }
     }
 
@@ -78,28 +80,28 @@ impl Objects {
         Some(Baseline { seen: self.seen, adds: self.adds })
     }
 
-    /// Writes all objects; `exe` is the name of the first, which the loader does not name.
-    pub fn write(&mut self, pid: u32, exe: &[u8], out: &mut Writer) {
-        let copied = self.copy_notes(pid);
+    /// Writes all objects; `exe` is the name of the first, which the loader does not name. `room` takes the
+    /// notes.
+    pub fn write(&self, pid: u32, exe: &[u8], room: &mut [u8], out: &mut Writer) {
+        let mut notes = self.copy_notes(pid, room);
         out.uint(key::OBJECTS);
         out.open_array();
-        let (mut piece, mut notes) = (0usize, self.notes.get(..copied).unwrap_or(&[]));
-        let mut written = 0usize;
-        for (index, name) in self.names.iter().take(self.count).enumerate() {
+        let (mut piece, mut written) = (0usize, 0usize);
+        for (index, entry) in self.list.iter().take(self.count).enumerate() {
             let mut identity = Identity::default();
-            while let (Some(segment), Some(iov)) = (self.segments.get(piece), self.pieces.get(piece)) {
-                if piece >= self.piece_count || segment.object as usize != index {
-                    break;
-                }
-                if let Some((this, rest)) = notes.split_at_checked(iov.len) {
-                    identity.absorb(this, segment.align as u64);
-                    notes = rest;
-                }
+            let mut bit = 1u16;
+            while piece < entry.pieces_end as usize
+                && let Some(iov) = self.pieces.get(piece)
+            {
+                let (this, rest) = notes.split_at_checked(iov.len).unwrap_or((&[], &[]));
+                identity.absorb(this, if entry.wide & bit != 0 { 8 } else { 4 });
+                notes = rest;
                 piece = piece.wrapping_add(1);
+                bit = bit.wrapping_shl(1);
             }
             let mark = out.mark();
             out.array(3);
-            out.bytes(if index == 0 { exe } else { bounded(*name) });
+            out.bytes(if index == 0 { exe } else { bounded(entry.name) });
             out.optional_bytes(identity.build_id);
             out.optional_bytes(identity.signature);
             // Leave room for the ends of the list and of the message.
@@ -117,29 +119,33 @@ impl Objects {
         }
     }
 
-    /// Copies all note segments one behind the other and says how many bytes there are. A segment that
-    /// cannot be read is filled with zeros, which hold no note.
-    fn copy_notes(&mut self, pid: u32) -> usize {
-        let mut total = 0usize;
-        let mut first = 0usize;
+    /// Copies all note segments one behind the other. One that cannot be read leaves whatever was there, so
+    /// it is filled with zeros, which hold no note.
+    fn copy_notes<'r>(&self, pid: u32, room: &'r mut [u8]) -> &'r [u8] {
+        let (mut total, mut first) = (0usize, 0usize);
         while first < self.piece_count {
-            let (Some(pieces), Some(room)) =
-                (self.pieces.get(first..self.piece_count), self.notes.get_mut(total..))
+            let (Some(pieces), Some(rest)) =
+                (self.pieces.get(first..self.piece_count), room.get_mut(total..))
             else {
                 break;
             };
-            let mut copied = sys::copy_from_self(pid, room, pieces).unwrap_or(0);
+            let mut copied = sys::copy_from_self(pid, rest, pieces).unwrap_or(0);
             for piece in pieces {
+                let end = total.wrapping_add(piece.len);
                 first = first.wrapping_add(1);
-                total = total.wrapping_add(piece.len);
                 match copied.checked_sub(piece.len) {
-                    Some(rest) => copied = rest,
+                    Some(more) => copied = more,
                     // The one that could not be read; go on behind it.
-                    None => break,
+                    None => {
+                        room.get_mut(total..end).unwrap_or(&mut []).fill(0);
+                        total = end;
+                        break;
+                    }
                 }
+                total = end;
             }
         }
-        total.min(NOTES_BYTES)
+        room.get(..total).unwrap_or(&[])
     }
 
     fn add(&mut self, info: &ObjectInfo) {
@@ -148,37 +154,45 @@ impl Objects {
         self.adds = info.adds;
         let headers = headers(info);
         let name = info.name as *const u8;
-        if !is_first && (bounded(name).first() != Some(&b'/') && !has_slash(name) || is_ourselves(info, headers)) {
+        if !is_first && (!has_slash(name) || is_ourselves(info, headers)) {
             return;
         }
-        let Some(place) = self.names.get_mut(self.count) else {
+        if self.count >= OBJECTS_MAX {
             self.cut = self.cut.wrapping_add(1);
             return;
-        };
-        *place = name;
+        }
+        let mut entry = Entry { name, pieces_end: 0, wide: 0 };
+        let mut bit = 1u16;
         for header in headers {
-            self.add_notes(info.base, header, headers);
+            if bit != 0 && self.add_notes(info.base, header, headers) {
+                entry.wide |= if header.align == 8 { bit } else { 0 };
+                bit = bit.wrapping_shl(1);
+            }
+        }
+        entry.pieces_end = self.piece_count as u16;
+        if let Some(place) = self.list.get_mut(self.count) {
+            *place = entry;
         }
         self.count = self.count.wrapping_add(1);
     }
 
-    fn add_notes(&mut self, base: usize, header: &ProgramHeader, all: &[ProgramHeader]) {
+    /// Says whether `header` is a segment of notes that is worth copying.
+    fn add_notes(&mut self, base: usize, header: &ProgramHeader, all: &[ProgramHeader]) -> bool {
         let len = header.mem_size as usize;
-        if header.kind != PT_NOTE || len == 0 || len > NOTES_MAX || !all.iter().any(|load| holds(load, header)) {
-            return;
+        let total = self.note_bytes.wrapping_add(len);
+        if header.kind != PT_NOTE
+            || len == 0
+            || len > NOTES_MAX
+            || total > NOTES_BYTES
+            || !all.iter().any(|load| holds(load, header))
+        {
+            return false;
         }
-        let used: usize = self.pieces.iter().take(self.piece_count).map(|piece| piece.len).sum();
-        if used.wrapping_add(len) > NOTES_BYTES {
-            return;
-        }
-        let (Some(piece), Some(segment)) =
-            (self.pieces.get_mut(self.piece_count), self.segments.get_mut(self.piece_count))
-        else {
-            return;
-        };
+        let Some(piece) = self.pieces.get_mut(self.piece_count) else { return false };
         *piece = IoVec { base: base.wrapping_add(header.vaddr as usize), len };
-        *segment = Segment { object: self.count as u16, align: header.align.min(16) as u16 };
         self.piece_count = self.piece_count.wrapping_add(1);
+        self.note_bytes = total;
+        true
     }
 }
 

@@ -2,14 +2,14 @@
 
 use core::cell::UnsafeCell;
 
-use record::rules::{Redactor, RULES_MAX, Rules};
-use record::wire::{self, IDENTIFYING, MESSAGE_MAX, Sink, Writer, key, kind, reason};
+use record::rules::{RULES_MAX, Redactor, Rules};
+use record::wire::{self, MESSAGE_MAX, Sink, Writer, is_identifying, key, kind, reason};
 
-use crate::agent::Agent;
+use crate::agent::{self, Agent};
 use crate::environment::{Environment, Wishes};
 use crate::late;
-use crate::objects::Objects;
-use crate::process::{self, Status};
+use crate::objects::{NOTES_BYTES, Objects};
+use crate::process::Identity;
 use crate::sys;
 
 const PATH_MAX: usize = 4096;
@@ -22,14 +22,15 @@ const END: usize = 16;
 /// A longer value is not kept.
 const VALUE_MAX: usize = 8 * 1024;
 
-/// Buffers in `.bss`: pages that are not touched do not exist, and the program's stack is left alone.
+/// Everything that is read on the way to the message, one behind the other: rules, paths, arguments, notes.
+const SCRATCH: usize = RULES_MAX + PATH_MAX + ARGV_MAX + NOTES_BYTES + PATH_MAX;
+
+/// Buffers in `.bss`: pages that are not touched do not exist, each that is costs the program a fault, and the
+/// program's stack is left alone.
 struct Workspace {
-    status: [u8; PATH_MAX],
-    path: [u8; PATH_MAX],
-    arguments: [u8; ARGV_MAX],
-    rules: [u8; RULES_MAX],
-    message: [u8; MESSAGE_MAX],
     objects: Objects,
+    scratch: [u8; SCRATCH],
+    message: [u8; MESSAGE_MAX],
 }
 
 struct Shared(UnsafeCell<Workspace>);
@@ -38,13 +39,28 @@ struct Shared(UnsafeCell<Workspace>);
 unsafe impl Sync for Shared {}
 
 static WORKSPACE: Shared = Shared(UnsafeCell::new(Workspace {
-    status: [0; PATH_MAX],
-    path: [0; PATH_MAX],
-    arguments: [0; ARGV_MAX],
-    rules: [0; RULES_MAX],
-    message: [0; MESSAGE_MAX],
     objects: Objects::new(),
+    scratch: [0; SCRATCH],
+    message: [0; MESSAGE_MAX],
 }));
+
+/// What has not been used of the scratch space.
+struct Scratch<'a>(&'a mut [u8]);
+
+impl<'a> Scratch<'a> {
+    /// Lets `read` fill up to `max` bytes, and keeps what it has read.
+    fn read(
+        &mut self,
+        max: usize,
+        read: impl for<'r> FnOnce(&'r mut [u8]) -> Option<&'r [u8]>,
+    ) -> Option<&'a [u8]> {
+        let all = core::mem::take(&mut self.0);
+        let used = read(all.get_mut(..max)?).map(<[u8]>::len);
+        let (kept, rest) = all.split_at_mut_checked(used.unwrap_or(0))?;
+        self.0 = rest;
+        used.map(|_| &*kept)
+    }
+}
 
 /// The constructor.
 pub extern "C" fn begin() {
@@ -56,46 +72,51 @@ pub extern "C" fn begin() {
 /// Every `None` on this way means that the program runs unreported by us; the agent sees it through the
 /// kernel and counts why the guest was silent.
 fn report(workspace: &mut Workspace) -> Option<()> {
-    let Workspace { status, path, arguments, rules, message, objects } = workspace;
+    let Workspace { objects, scratch, message } = workspace;
+    let mut scratch = Scratch(scratch);
     let environment = Environment::of_this_process()?;
     let wishes = Wishes::read(environment);
     if wishes.off {
         return None;
     }
-    let status = process::status(status)?;
-    // A filter that came with the process may kill on any call; see docs/guest.md.
-    if status.filtered {
-        return None;
-    }
-    let (agent, rules) = Agent::find(wishes.socket, status.uid, rules)?;
-    let rules = match rules {
+    let identity = Identity::unless_filtered()?;
+    let mut table = None;
+    let read_rules = |path: &[u8]| {
+        table = scratch.read(RULES_MAX, |buf| agent::read_rules(path, buf));
+        table.is_some()
+    };
+    let agent = Agent::find(wishes.socket, identity.uid(), read_rules)?;
+    let rules = match table.and_then(Rules::new) {
         Some(rules) => rules,
         None => Rules::builtin(),
     };
-    let exe = sys::readlink(c"/proc/self/exe", path).unwrap_or(&[]);
+    let exe = scratch.read(PATH_MAX, |buf| sys::readlink(c"/proc/self/exe", buf).ok()).unwrap_or(&[]);
 
     let mut out = Writer::new(message);
     out.open_map();
     put(&mut out, key::VERSION, wire::VERSION);
-    put(&mut out, key::TIME, sys::monotonic().ok()?);
-    if let Some(reason) = suppressed(&rules, &status, exe) {
+    let time = sys::monotonic().ok()?;
+    put(&mut out, key::TIME, time);
+    if let Some(reason) = suppressed(&rules, &identity, exe) {
         put(&mut out, key::KIND, kind::SUPPRESSED);
         put(&mut out, key::REASON, reason);
         out.end();
-        agent.send(status.uid, out.written(), None);
+        agent.send(identity.uid(), out.written(), None);
         return None;
     }
     put(&mut out, key::KIND, kind::START);
-    write_usage(&mut out, &status);
-    write_exe(&mut out, exe);
-    write_arguments(&mut out, rules, arguments);
+    write_usage(&mut out);
+    out.uint(key::EXE);
+    out.bytes(exe);
+    write_arguments(&mut out, rules, &mut scratch);
     write_environment(&mut out, rules, environment);
     let baseline = objects.walk();
-    objects.write(status.pid, exe, &mut out);
-    write_directory(&mut out, path);
+    objects.write(identity.pid, exe, scratch.0, &mut out);
+    write_directory(&mut out, scratch.0);
     out.end();
-    let late = baseline.and_then(late::prepare);
-    agent.send(status.uid, out.written(), late.as_ref());
+    let memory = agent.memory(identity.uid());
+    let late = baseline.zip(memory).and_then(|(baseline, memory)| late::prepare(memory, time, baseline));
+    agent.send(identity.uid(), out.written(), late.as_ref());
     None
 }
 
@@ -115,10 +136,10 @@ fn fits(out: &mut Writer, reserve: usize, write: impl FnOnce(&mut Writer)) -> bo
     fits
 }
 
-fn suppressed(rules: &Rules, status: &Status, exe: &[u8]) -> Option<u64> {
+fn suppressed(rules: &Rules, identity: &Identity, exe: &[u8]) -> Option<u64> {
     if rules.skips_exe(exe) {
         Some(reason::EXE)
-    } else if rules.skips_uid(status.uid) {
+    } else if rules.skips_uid(identity.uid()) {
         Some(reason::UID)
     } else {
         None
@@ -126,44 +147,31 @@ fn suppressed(rules: &Rules, status: &Status, exe: &[u8]) -> Option<u64> {
 }
 
 /// What the process used before this image began, so that the agent can charge each image with its own.
-fn write_usage(out: &mut Writer, status: &Status) {
+fn write_usage(out: &mut Writer) {
     let Ok(usage) = sys::usage() else { return };
     out.uint(key::USAGE);
     out.array(5);
-    for value in
-        [usage.user_us(), usage.system_us(), usage.peak_kib(), usage.blocks_in(), usage.blocks_out()]
+    for value in [usage.user_us(), usage.system_us(), usage.peak_kib(), usage.blocks_in(), usage.blocks_out()]
     {
         out.uint(value);
     }
-    if let Some(peak) = status.peak_kib {
-        put(out, key::PEAK_NOW, peak);
-    }
 }
 
-fn write_exe(out: &mut Writer, exe: &[u8]) {
-    out.uint(key::EXE);
-    out.bytes(exe);
-    let Ok(stat) = sys::stat(c"/proc/self/exe") else { return };
-    let (seconds, nanoseconds) = stat.mtime();
-    out.uint(key::EXE_STAT);
-    out.array(6);
-    for value in [stat.dev(), stat.inode(), stat.size(), seconds, nanoseconds, stat.links()] {
-        out.uint(value);
-    }
-}
-
-fn write_directory(out: &mut Writer, path: &mut [u8]) {
-    let Ok(directory) = sys::getcwd(path) else { return };
+fn write_directory(out: &mut Writer, room: &mut [u8]) {
+    let Some(Ok(directory)) = room.get_mut(..PATH_MAX).map(sys::getcwd) else { return };
     fits(out, END, |out| {
         out.uint(key::CWD);
         out.bytes(directory);
     });
 }
 
-fn write_arguments(out: &mut Writer, rules: Rules, buf: &mut [u8]) {
-    let room = buf.len();
-    let Ok(text) = sys::open(c"/proc/self/cmdline").and_then(|file| sys::read(&file, buf)) else { return };
-    let mut cut = text.len() == room;
+fn write_arguments(out: &mut Writer, rules: Rules, scratch: &mut Scratch) {
+    let Some(text) = scratch
+        .read(ARGV_MAX, |buf| sys::open(c"/proc/self/cmdline").and_then(|file| sys::read(&file, buf)).ok())
+    else {
+        return;
+    };
+    let mut cut = text.len() == ARGV_MAX;
     let text = text.strip_suffix(b"\0").unwrap_or(text);
     let program = text.split(|b| *b == 0).next().unwrap_or(&[]);
     let mut redactor = Redactor::new(rules, program);
@@ -221,10 +229,4 @@ fn write_variable(out: &mut Writer, name: &[u8], value: &[u8], redactor: &Redact
 fn split(variable: &'static [u8]) -> Option<(&'static [u8], &'static [u8])> {
     let end = variable.iter().position(|b| *b == b'=')?;
     Some((variable.get(..end)?, variable.get(end.wrapping_add(1)..)?))
-}
-
-fn is_identifying(name: &[u8]) -> bool {
-    // The list's names begin with these; most variables do not.
-    matches!(name.first(), Some(b'S' | b'P' | b'L' | b'O' | b'M' | b'_' | b'A' | b'C' | b'E' | b'c'))
-        && IDENTIFYING.iter().any(|known| known.as_bytes() == name)
 }

@@ -6,7 +6,7 @@
 use core::arch::{asm, global_asm};
 use core::ffi::{c_char, c_int, c_void};
 
-global_asm!(".weak dl_iterate_phdr", ".weak environ");
+global_asm!(".weak dl_iterate_phdr", ".weak environ", ".hidden __bss_start", ".hidden _end");
 
 /// The beginning of the loader's `struct dl_phdr_info`, which both glibc and musl fill.
 #[repr(C)]
@@ -63,4 +63,18 @@ pub fn environ() -> Option<*const *const c_char> {
     // SAFETY: the symbol is a variable of pointer size.
     let list = unsafe { *(address as *const *const *const c_char) };
     (!list.is_null()).then_some(list)
+}
+
+/// The pages of our zero-initialised memory that lie wholly in it, as start and length: one mapping of the
+/// loader's, with nobody else's bytes in it.
+pub fn bss_pages() -> (usize, usize) {
+    const PAGE: usize = 4096;
+    let (start, end): (usize, usize);
+    // SAFETY: computes two addresses that the linker defines.
+    unsafe {
+        asm!("lea {}, [rip + __bss_start]", "lea {}, [rip + _end]", out(reg) start, out(reg) end,
+            options(pure, nomem, nostack));
+    }
+    let first = start.next_multiple_of(PAGE);
+    (first, end.next_multiple_of(PAGE).saturating_sub(first))
 }

@@ -28,6 +28,7 @@ mod nr {
     pub const CLOSE: usize = 3;
     pub const MMAP: usize = 9;
     pub const MADVISE: usize = 28;
+    pub const GETPID: usize = 39;
     pub const SOCKET: usize = 41;
     pub const CONNECT: usize = 42;
     pub const SENDMSG: usize = 46;
@@ -36,9 +37,10 @@ mod nr {
     pub const GETCWD: usize = 79;
     pub const READLINK: usize = 89;
     pub const GETRUSAGE: usize = 98;
+    pub const GETEUID: usize = 107;
+    pub const PRCTL: usize = 157;
     pub const CLOCK_GETTIME: usize = 228;
     pub const OPENAT: usize = 257;
-    pub const NEWFSTATAT: usize = 262;
     pub const PPOLL: usize = 271;
     pub const PROCESS_VM_READV: usize = 310;
     pub const MEMFD_CREATE: usize = 319;
@@ -66,11 +68,37 @@ unsafe fn call(number: usize, args: [usize; 6]) -> Result<usize> {
 
 const AT_FDCWD: usize = -100isize as usize;
 
+/// The seccomp mode of this thread: 0 is none.
+pub fn seccomp_mode() -> Result<usize> {
+    const PR_GET_SECCOMP: usize = 21;
+    // SAFETY: no pointers.
+    unsafe { call(nr::PRCTL, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) }
+}
+
+pub fn getpid() -> u32 {
+    // SAFETY: no pointers.
+    unsafe { call(nr::GETPID, [0; 6]) }.map_or(0, |pid| pid as u32)
+}
+
+pub fn geteuid() -> u32 {
+    // SAFETY: no pointers.
+    unsafe { call(nr::GETEUID, [0; 6]) }.map_or(u32::MAX, |uid| uid as u32)
+}
+
 /// Opens a file for reading.
 pub fn open(path: &CStr) -> Result<Fd> {
-    const O_RDONLY_CLOEXEC: usize = 0o2000000;
+    open_with(path, 0)
+}
+
+/// Opens a file for reading and writing.
+pub fn open_for_writing(path: &CStr) -> Result<Fd> {
+    open_with(path, 2)
+}
+
+fn open_with(path: &CStr, mode: usize) -> Result<Fd> {
+    const O_CLOEXEC: usize = 0o2000000;
     // SAFETY: the path is terminated and outlives the call.
-    unsafe { call(nr::OPENAT, [AT_FDCWD, path.as_ptr() as usize, O_RDONLY_CLOEXEC, 0, 0, 0]) }
+    unsafe { call(nr::OPENAT, [AT_FDCWD, path.as_ptr() as usize, O_CLOEXEC | mode, 0, 0, 0]) }
         .map(|fd| Fd(fd as i32))
 }
 
@@ -95,36 +123,6 @@ pub fn getcwd(buf: &mut [u8]) -> Result<&[u8]> {
     let n = unsafe { call(nr::GETCWD, [buf.as_mut_ptr() as usize, buf.len(), 0, 0, 0, 0]) }?;
     // The kernel counts the terminating NUL.
     Ok(buf.get(..n.saturating_sub(1)).unwrap_or(&[]))
-}
-
-/// The fields of the kernel's `struct stat` on x86-64, by their offset in words.
-#[repr(C)]
-pub struct Stat([u64; 18]);
-
-impl Stat {
-    pub fn dev(&self) -> u64 {
-        self.0[0]
-    }
-    pub fn inode(&self) -> u64 {
-        self.0[1]
-    }
-    pub fn links(&self) -> u64 {
-        self.0[2]
-    }
-    pub fn size(&self) -> u64 {
-        self.0[6]
-    }
-    pub fn mtime(&self) -> (u64, u64) {
-        (self.0[11], self.0[12])
-    }
-}
-
-/// What a path leads to, following links.
-pub fn stat(path: &CStr) -> Result<Stat> {
-    let mut stat = Stat([0; 18]);
-    // SAFETY: the path is terminated; the structure has the kernel's size, 144 bytes.
-    unsafe { call(nr::NEWFSTATAT, [AT_FDCWD, path.as_ptr() as usize, &raw mut stat as usize, 0, 0, 0]) }?;
-    Ok(stat)
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds.
@@ -268,10 +266,8 @@ pub fn send(fd: &Fd, message: &[u8], pass: Option<&Fd>) -> Result<()> {
         flags: 0,
     };
     // SAFETY: header, vector, message and control data outlive the call.
-    unsafe {
-        call(nr::SENDMSG, [fd.0 as usize, &raw const header as usize, MSG_DONTWAIT_NOSIGNAL, 0, 0, 0])
-    }
-    .map(|_| ())
+    unsafe { call(nr::SENDMSG, [fd.0 as usize, &raw const header as usize, MSG_DONTWAIT_NOSIGNAL, 0, 0, 0]) }
+        .map(|_| ())
 }
 
 /// Waits, on nothing.
@@ -281,24 +277,29 @@ pub fn wait_ns(nanoseconds: u64) {
     let _ = unsafe { call(nr::PPOLL, [0, 0, time.as_ptr() as usize, 0, 8, 0]) };
 }
 
-/// Shared memory that lives as long as someone maps it or holds its descriptor.
-pub fn shared_memory(name: &CStr, bytes: usize) -> Result<(Fd, *mut u8)> {
+/// Memory without a name that lives as long as someone maps it or holds its descriptor.
+pub fn anonymous_file(name: &CStr, bytes: usize) -> Result<Fd> {
     const MFD_CLOEXEC: usize = 1;
-    const READ_WRITE: usize = 3;
-    const MAP_SHARED: usize = 1;
     // SAFETY: the name is terminated.
     let fd = unsafe { call(nr::MEMFD_CREATE, [name.as_ptr() as usize, MFD_CLOEXEC, 0, 0, 0, 0]) }
         .map(|fd| Fd(fd as i32))?;
     // SAFETY: no pointers.
     unsafe { call(nr::FTRUNCATE, [fd.0 as usize, bytes, 0, 0, 0, 0]) }?;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-    let at = unsafe { call(nr::MMAP, [0, bytes, READ_WRITE, MAP_SHARED, fd.0 as usize, 0]) }?;
-    Ok((fd, at as *mut u8))
+    Ok(fd)
 }
 
-/// Lets a forked child find zeros in `page` instead of its parent's bytes.
-pub fn wipe_on_fork(page: *mut u8, bytes: usize) -> Result<()> {
+/// Maps a file into memory, shared with whoever else maps it.
+pub fn map_shared(fd: &Fd, bytes: usize) -> Result<*mut u8> {
+    const READ_WRITE: usize = 3;
+    const MAP_SHARED: usize = 1;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+    let at = unsafe { call(nr::MMAP, [0, bytes, READ_WRITE, MAP_SHARED, fd.0 as usize, 0]) }?;
+    Ok(at as *mut u8)
+}
+
+/// Lets a forked child find zeros in these pages instead of its parent's bytes.
+pub fn wipe_on_fork(start: usize, bytes: usize) -> Result<()> {
     const MADV_WIPEONFORK: usize = 18;
-    // SAFETY: the advice changes only what a forked child sees of this page, which is ours.
-    unsafe { call(nr::MADVISE, [page as usize, bytes, MADV_WIPEONFORK, 0, 0, 0]) }.map(|_| ())
+    // SAFETY: the advice changes only what a forked child sees of these pages, which are ours.
+    unsafe { call(nr::MADVISE, [start, bytes, MADV_WIPEONFORK, 0, 0, 0]) }.map(|_| ())
 }

@@ -29,7 +29,6 @@ pub struct Start {
     pub time: u64,
     pub usage: Option<Usage>,
     pub exe: Bytes,
-    pub exe_stat: Option<ExeStat>,
     pub argv: Vec<Bytes>,
     pub argv_cut: bool,
     pub cwd: Option<Bytes>,
@@ -39,8 +38,6 @@ pub struct Start {
     pub ids: Vec<Bytes>,
     pub objects: Vec<Object>,
     pub objects_cut: u64,
-    /// Peak resident memory of this image when it spoke, KiB.
-    pub peak_now_kib: Option<u64>,
 }
 
 /// What earlier images of the process had used when this one began.
@@ -54,17 +51,6 @@ pub struct Usage {
     pub blocks_out: u64,
 }
 
-/// Which file the executable is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ExeStat {
-    pub dev: u64,
-    pub inode: u64,
-    pub size: u64,
-    pub mtime_s: u64,
-    pub mtime_ns: u64,
-    pub links: u64,
-}
-
 /// A loaded object as the guest saw it in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Object {
@@ -76,6 +62,8 @@ pub struct Object {
 /// Objects loaded after the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Late {
+    /// The `TIME` of the message that the guest sent at its start.
+    pub time: u64,
     pub paths: Vec<Bytes>,
     /// How many did not fit.
     pub cut: u32,
@@ -97,7 +85,6 @@ pub fn decode(message: &[u8]) -> Result<Message, Error> {
             key::TIME => start.time = d.u64()?,
             key::USAGE => start.usage = Some(usage(d)?),
             key::EXE => start.exe = bytes(d)?,
-            key::EXE_STAT => start.exe_stat = Some(exe_stat(d)?),
             key::ARGV => start.argv = list(d, bytes)?,
             key::ARGV_CUT => start.argv_cut = d.u64()? != 0,
             key::CWD => start.cwd = Some(bytes(d)?),
@@ -106,7 +93,6 @@ pub fn decode(message: &[u8]) -> Result<Message, Error> {
             key::IDS => start.ids = list(d, bytes)?,
             key::OBJECTS => start.objects = list(d, object)?,
             key::OBJECTS_CUT => start.objects_cut = d.u64()?,
-            key::PEAK_NOW => start.peak_now_kib = Some(d.u64()?),
             key::REASON => reason = d.u64()?,
             _ => d.skip()?,
         }
@@ -119,17 +105,17 @@ pub fn decode(message: &[u8]) -> Result<Message, Error> {
     }
 }
 
-/// Decodes the shared memory of a guest; `None` if nothing was loaded late or the end was not reached.
-pub fn decode_late(region: &[u8]) -> Result<Option<Late>, Error> {
-    let word = |at: usize| region.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
-    if word(0) != Some(late::MAGIC) || word(4) != Some(late::DONE) {
-        return Ok(None);
+/// Decodes the record at the beginning of `memory`, and gives its length; `None` if there is none (yet).
+pub fn decode_late(memory: &[u8]) -> Option<(Result<Late, Error>, usize)> {
+    let word = |at: usize| memory.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
+    let time = memory.get(8..16).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes)?;
+    let len = word(4)? as usize;
+    if word(0)? != late::DONE || !(late::LIST..=late::RECORD_MAX).contains(&len) {
+        return None;
     }
-    let list_len = word(8).unwrap_or(0) as usize;
-    let end = late::LIST.saturating_add(list_len);
-    let list_bytes = region.get(late::LIST..end).ok_or_else(|| Error::message("list longer than memory"))?;
-    let paths = list(&mut Decoder::new(list_bytes), bytes)?;
-    Ok(Some(Late { paths, cut: word(12).unwrap_or(0), unloaded: word(16).unwrap_or(0) }))
+    let paths = list(&mut Decoder::new(memory.get(late::LIST..len)?), bytes);
+    let (cut, unloaded) = (word(16)?, word(20)?);
+    Some((paths.map(|paths| Late { time, paths, cut, unloaded }), len))
 }
 
 /// Whether another item follows in a container of known or unknown length.
@@ -148,10 +134,7 @@ fn more(decoder: &mut Decoder, left: &mut Option<u64>) -> Result<bool, Error> {
     }
 }
 
-fn list<T>(
-    decoder: &mut Decoder,
-    item: impl Fn(&mut Decoder) -> Result<T, Error>,
-) -> Result<Vec<T>, Error> {
+fn list<T>(decoder: &mut Decoder, item: impl Fn(&mut Decoder) -> Result<T, Error>) -> Result<Vec<T>, Error> {
     let mut left = decoder.array()?;
     let mut items = Vec::new();
     while more(decoder, &mut left)? {
@@ -192,18 +175,6 @@ fn usage(d: &mut Decoder) -> Result<Usage, Error> {
         peak_kib: d.u64()?,
         blocks_in: d.u64()?,
         blocks_out: d.u64()?,
-    })
-}
-
-fn exe_stat(d: &mut Decoder) -> Result<ExeStat, Error> {
-    expect_array(d, 6)?;
-    Ok(ExeStat {
-        dev: d.u64()?,
-        inode: d.u64()?,
-        size: d.u64()?,
-        mtime_s: d.u64()?,
-        mtime_ns: d.u64()?,
-        links: d.u64()?,
     })
 }
 
@@ -262,16 +233,20 @@ mod tests {
 
     #[test]
     fn late_memory_is_read_only_when_done() {
-        let mut region = vec![0; 64];
-        assert_eq!(decode_late(&region).unwrap(), None);
-        region[..4].copy_from_slice(&late::MAGIC.to_le_bytes());
-        region[8] = 4;
-        region[20..24].copy_from_slice(&[0x81, 0x42, b'/', b'a']);
-        assert_eq!(decode_late(&region).unwrap(), None);
-        region[4] = 1;
-        assert_eq!(decode_late(&region).unwrap().unwrap().paths, [Bytes(b"/a".to_vec())]);
-        region[8] = 200;
-        assert!(decode_late(&region).is_err());
+        let mut memory = vec![0; 64];
+        assert_eq!(decode_late(&memory).map(|(_, len)| len), None);
+        memory[4] = 28;
+        memory[8] = 77;
+        memory[24..28].copy_from_slice(&[0x81, 0x42, b'/', b'a']);
+        assert_eq!(decode_late(&memory).map(|(_, len)| len), None);
+        memory[..4].copy_from_slice(&late::DONE.to_le_bytes());
+        let (late, len) = decode_late(&memory).unwrap();
+        let late = late.unwrap();
+        assert_eq!((late.time, late.paths, len), (77, vec![Bytes(b"/a".to_vec())], 28));
+        memory[4] = 26;
+        assert!(decode_late(&memory).unwrap().0.is_err());
+        memory[4] = 200;
+        assert_eq!(decode_late(&memory).map(|(_, len)| len), None);
     }
 
     proptest! {

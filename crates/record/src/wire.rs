@@ -23,8 +23,6 @@ pub mod key {
     pub const USAGE: u64 = 3;
     /// Target of `/proc/self/exe`.
     pub const EXE: u64 = 4;
-    /// The executable's device, inode, size, mtime seconds, mtime nanoseconds, link count.
-    pub const EXE_STAT: u64 = 5;
     /// Arguments, secrets redacted, as an array of byte strings.
     pub const ARGV: u64 = 6;
     /// Present and 1 if there were more arguments than fit.
@@ -43,8 +41,6 @@ pub mod key {
     pub const OBJECTS_CUT: u64 = 13;
     /// Why nothing else is said ([`super::reason`]); only in messages of kind `SUPPRESSED`.
     pub const REASON: u64 = 14;
-    /// Peak resident memory of this image so far, KiB: what `USAGE` has above it, earlier images had.
-    pub const PEAK_NOW: u64 = 15;
 }
 
 /// Kinds of message.
@@ -63,59 +59,91 @@ pub mod reason {
     pub const UID: u64 = 2;
 }
 
-/// Variables that identify job, rank, modules and container. They are always sent: without them a record
-/// has no owner. They are claims of the process; the agent checks them against the kernel.
-pub const IDENTIFYING: [&str; 27] = [
-    "SLURM_JOB_ID",
-    "SLURM_STEP_ID",
-    "SLURM_PROCID",
-    "SLURM_LOCALID",
-    "SLURM_CLUSTER_NAME",
-    "SLURM_ARRAY_JOB_ID",
-    "SLURM_ARRAY_TASK_ID",
-    "SLURMD_NODENAME",
-    "PBS_JOBID",
-    "LSB_JOBID",
-    "PMI_RANK",
-    "PMIX_RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "MV2_COMM_WORLD_RANK",
-    "LOADEDMODULES",
-    "_LMFILES_",
-    "APPTAINER_CONTAINER",
-    "APPTAINER_NAME",
-    "SINGULARITY_CONTAINER",
-    "SINGULARITY_NAME",
-    "CH_RUNNING",
-    "CH_IMAGE",
-    "ENROOT_ROOTFS",
-    "PYXIS_CONTAINER_IMAGE",
-    "SHIFTER_IMAGE",
-    "SHIFTER_RUNTIME",
-    "container",
-];
+macro_rules! identifying {
+    ($($name:literal,)+) => {
+        /// Whether a variable of this name identifies job, rank, modules or container. Such variables are
+        /// always sent: without them a record has no owner. They are claims of the process; the agent checks
+        /// them against the kernel.
+        ///
+        /// A comparison and not a list, because a list is addresses that the loader has to relocate in every
+        /// process.
+        pub fn is_identifying(name: &[u8]) -> bool {
+            matches!(name, $($name)|+)
+        }
 
-/// The memory a guest shares with the agent for what happens after its start: objects loaded later.
+        /// The names for which [`is_identifying`] holds.
+        #[cfg(feature = "std")]
+        pub const IDENTIFYING: &[&[u8]] = &[$($name),+];
+    };
+}
+
+identifying! {
+    b"SLURM_JOB_ID",
+    b"SLURM_STEP_ID",
+    b"SLURM_PROCID",
+    b"SLURM_LOCALID",
+    b"SLURM_CLUSTER_NAME",
+    b"SLURM_ARRAY_JOB_ID",
+    b"SLURM_ARRAY_TASK_ID",
+    b"SLURMD_NODENAME",
+    b"PBS_JOBID",
+    b"LSB_JOBID",
+    b"PMI_RANK",
+    b"PMIX_RANK",
+    b"OMPI_COMM_WORLD_RANK",
+    b"_COMM_WORLD_RANK",
+    b"LOADEDMODULES",
+    b"_LMFILES_",
+    b"APPTAINER_CONTAINER",
+    b"APPTAINER_NAME",
+    b"SINGULARITY_CONTAINER",
+    b"SINGULARITY_NAME",
+    b"CH_RUNNING",
+    b"CH_IMAGE",
+    b"ENROOT_ROOTFS",
+    b"PYXIS_CONTAINER_IMAGE",
+    b"SHIFTER_IMAGE",
+    b"SHIFTER_RUNTIME",
+    b"container",
+}
+
+/// What a guest tells after its start: the objects loaded later, through memory shared with the agent.
 ///
-/// `state` is written last: a reader that finds [`late::DONE`] sees all of the rest.
+/// The list is a CBOR array of paths behind two counts, in one of two kinds of memory:
+///
+/// * Beside the agent's socket each user has a file (`NAME.UID.late`) that all the user's guests map: a ring
+///   of records. The word at [`HEAD`] counts the bytes ever reserved; a writer adds its record's length to
+///   it and owns that part. The reader clears what it has read, so a record is either whole or not there.
+/// * Where only an abstract name is visible, a guest shares memory of its own, which holds one record.
+///
+/// A record, aligned to eight bytes, its state written last:
 ///
 /// | offset | size | content |
 /// |---|---|---|
-/// | 0 | 4 | magic |
-/// | 4 | 4 | state |
-/// | 8 | 4 | length of the CBOR array that follows |
-/// | 12 | 4 | objects that did not fit |
-/// | 16 | 4 | objects loaded and unloaded again before the end |
-/// | 20 | … | CBOR array of paths |
+/// | 0 | 4 | state: [`DONE`] |
+/// | 4 | 4 | length of the record |
+/// | 8 | 8 | `TIME` of the guest's message |
+/// | 16 | 4 | objects that did not fit |
+/// | 20 | 4 | objects loaded and unloaded again before the end |
+/// | 24 | … | CBOR array of paths |
+///
+/// [`HEAD`]: late::HEAD
+/// [`DONE`]: late::DONE
 pub mod late {
-    /// Size of the shared memory; pages that are never written cost nothing.
-    pub const BYTES: usize = 64 * 1024;
-    /// `JGLT`.
-    pub const MAGIC: u32 = u32::from_le_bytes(*b"JGLT");
-    /// The list is complete.
-    pub const DONE: u32 = 1;
-    /// Where the list begins.
-    pub const LIST: usize = 20;
+    /// `JGLT`: the record is whole.
+    pub const DONE: u32 = u32::from_le_bytes(*b"JGLT");
+    /// Where a record's list begins.
+    pub const LIST: usize = 24;
+    /// No record is larger.
+    pub const RECORD_MAX: usize = 32 * 1024;
+    /// Size of a user's ring.
+    pub const RING_BYTES: usize = 256 * 1024;
+    /// Where the ring's count of reserved bytes is.
+    pub const HEAD: usize = 0;
+    /// Where the ring's records begin.
+    pub const DATA: usize = 4096;
+    /// How many bytes of records the ring holds.
+    pub const DATA_BYTES: usize = RING_BYTES - DATA;
 }
 
 /// Where bytes go.

@@ -138,7 +138,11 @@ mod tests {
     fn each_kind_is_read() {
         let sequence = Sequence { cpu: 3, number: 9 };
         for (what, data, expected) in [
-            (1, &[1, 2, 30, 31][..], Some(Event::Fork { time: 77, parent_tgid: 2, child: 30, child_tgid: 31 })),
+            (
+                1,
+                &[1, 2, 30, 31][..],
+                Some(Event::Fork { time: 77, parent_tgid: 2, child: 30, child_tgid: 31 }),
+            ),
             (2, &[5, 6], Some(Event::Exec { time: 77, tgid: 6 })),
             (4, &[5, 6, 7, 8], Some(Event::Uid { tgid: 6, real: 7, effective: 8 })),
             (0x8000_0000, &[5, 6, 256, 17], Some(Event::Exit { time: 77, pid: 5, tgid: 6, status: 256 })),

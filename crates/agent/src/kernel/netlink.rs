@@ -50,8 +50,9 @@ impl Socket {
         loop {
             match net::recvfrom(&self.fd, &mut self.buf[..], RecvFlags::DONTWAIT) {
                 Ok((_, n, from)) => {
-                    let is_kernel =
-                        from.and_then(|from| SocketAddrNetlink::try_from(from).ok()).is_some_and(|a| a.pid() == 0);
+                    let is_kernel = from
+                        .and_then(|from| SocketAddrNetlink::try_from(from).ok())
+                        .is_some_and(|a| a.pid() == 0);
                     if is_kernel {
                         return Ok(self.buf.get(..n));
                     }

@@ -18,7 +18,8 @@ pub struct SpoolLock {
 
 /// Takes the lock; `None` if another agent has it.
 pub fn take(dir: &Path) -> io::Result<Option<SpoolLock>> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o640).open(dir.join(NAME))?;
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o640).open(dir.join(NAME))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(SpoolLock { _file: file })),
         Err(Errno::WOULDBLOCK) => Ok(None),

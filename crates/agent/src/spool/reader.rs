@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use record::entry::Entry;
 
-use super::{SUFFIX, lock};
 use super::frame::{self, Item, Segment};
+use super::{SUFFIX, lock};
 
 /// A segment's place in the order, and its file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +76,8 @@ impl Reader {
         let mut reader = Reader::open(dir)?;
         while let Some(next) = reader.files.get(1) {
             let mut header = [0; frame::HEADER_BYTES];
-            let is_read = fs::File::open(&next.path).and_then(|mut file| file.read_exact(&mut header)).is_ok();
+            let is_read =
+                fs::File::open(&next.path).and_then(|mut file| file.read_exact(&mut header)).is_ok();
             match frame::first_number(&header) {
                 Some(first) if is_read && first <= number => drop(reader.files.pop_front()),
                 _ => break,

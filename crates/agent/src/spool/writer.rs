@@ -107,7 +107,8 @@ impl SpoolWriter {
 
     /// Writes entries that belong together: all of them or none.
     pub fn append(&mut self, payloads: &[Vec<u8>], now_ns: u64) -> Result<(), SpoolError> {
-        let mut frames = Vec::with_capacity(payloads.iter().map(|p| p.len() + 32).sum::<usize>() + HEADER_BYTES);
+        let mut frames =
+            Vec::with_capacity(payloads.iter().map(|p| p.len() + 32).sum::<usize>() + HEADER_BYTES);
         if self.current.is_none() {
             frames.extend(frame::header(self.next_number, now_ns));
         }

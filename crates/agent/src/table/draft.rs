@@ -1,22 +1,18 @@
 //! An image that has ended, on its way to a record.
 
 use std::cell::RefCell;
-use std::fs::File as OsFile;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use record::bytes::Bytes;
 use record::entry::{Container, EndedBy, Image, ImageKey, ObjectList, Used, WithoutGuest};
-use record::guest::{self, Object, Start};
+use record::guest::{Late, Object, Start};
 use record::rules::Rules;
-use record::wire::late;
 use sample::process::FileStat;
 
-use super::look::{is_guest_library, stat_from_guest};
+use super::look::is_guest_library;
 use super::usage::{self, Base, Sum};
 use super::{Live, Process, Surroundings};
 use crate::clock::Clock;
@@ -36,6 +32,8 @@ pub struct Context {
 #[derive(Debug, Clone)]
 pub struct Exe {
     pub path: Bytes,
+    /// The path as the link has it, with its mark if the file is deleted.
+    pub link: Bytes,
     pub deleted: bool,
     pub stat: Option<FileStat>,
 }
@@ -80,6 +78,8 @@ pub struct About {
     pub suppressed: bool,
     pub from_guest: bool,
     pub earlier: bool,
+    /// When the guest spoke, by which it names itself later.
+    pub guest_time: u64,
     /// When `/proc` was read last, monotonic.
     pub looked_at: u64,
 }
@@ -96,20 +96,24 @@ impl About {
         }
     }
 
+    /// Takes over what the guest says at its end.
+    pub fn hear_late(&mut self, late: Late) {
+        self.late = late.paths.into_iter().filter(|path| !is_guest_library(path)).collect();
+        self.late_cut = u64::from(late.cut) + u64::from(late.unloaded);
+    }
+
     /// Takes over what the guest says.
     pub fn hear(&mut self, start: Start, pid: u32, around: &Surroundings, own_namespace: Option<&[u8]>) {
-        let stat = start.exe_stat.as_ref().map(stat_from_guest);
-        // What we read ourselves knows the owner; the guest's word is for programs that are gone already.
-        let known = self.exe.as_ref().and_then(|exe| exe.stat).filter(|known| {
-            stat.as_ref().is_none_or(|stat| files::file_id(stat) == files::file_id(known))
-        });
-        let deleted = stat.is_some_and(|stat| stat.links == 0);
-        let path = start.exe.strip_suffix(b" (deleted)").filter(|_| deleted).unwrap_or(&start.exe);
-        if !path.is_empty() {
-            let exe = Exe { path: Bytes::from(path), deleted, stat: known.or(stat) };
-            exe.note(pid, around);
-            self.exe = Some(exe);
+        let known = self.exe.take().filter(|known| known.link == start.exe);
+        if known.is_none() && !start.exe.is_empty() {
+            // Gone before we looked, or another image's: the inode in its accounting may tell more.
+            let path = Bytes::from(start.exe.strip_suffix(b" (deleted)").unwrap_or(&start.exe));
+            let deleted = path.len() < start.exe.len();
+            self.exe = Some(Exe { path, link: start.exe, deleted, stat: None });
+        } else {
+            self.exe = known;
         }
+        self.guest_time = start.time;
         self.argv = Some(start.argv);
         self.argv_cut = start.argv_cut;
         self.cwd = start.cwd.or(self.cwd.take());
@@ -158,7 +162,6 @@ pub struct Draft {
     pub peak_kib: Option<u64>,
     pub source: u8,
     pub forked_from: Option<ImageKey>,
-    pub memory: Option<OwnedFd>,
 }
 
 impl Draft {
@@ -182,7 +185,6 @@ impl Draft {
             peak_kib: None,
             source: image.source,
             forked_from: image.forked_from,
-            memory: None,
         }
     }
 
@@ -203,19 +205,6 @@ impl Draft {
             Objects::Told { key, .. } | Objects::Mapped { key, .. } => files.resolved(*key).is_some(),
         };
         is_heard && is_charged && is_resolved
-    }
-
-    /// Reads the objects loaded late from the memory the guest shared.
-    pub fn read_memory(&mut self) {
-        let Some(memory) = self.memory.take() else { return };
-        let mut region = vec![0; late::BYTES];
-        // The size is whatever the process made of it; what is not there reads as zeros.
-        let Ok(n) = OsFile::from(memory).read_at(&mut region, 0) else { return };
-        if let Some(Ok(Some(late))) = region.get(..n).map(guest::decode_late) {
-            let mut about = self.about.borrow_mut();
-            about.late = late.paths.into_iter().filter(|path| !is_guest_library(path)).collect();
-            about.late_cut = u64::from(late.cut) + u64::from(late.unloaded);
-        }
     }
 
     /// Makes the record; `None` if a rule says that there is none.
@@ -281,10 +270,10 @@ impl Draft {
             || self.uid.is_some_and(|uid| rules.skips_uid(uid.to_string().as_bytes()))
     }
 
-    /// A program that was gone before its path could be read has left its inode in the accounting.
+    /// A program that was gone before it could be looked at has left its inode in the accounting.
     fn find_exe_by_inode(&self, files: &Files) {
         let mut about = self.about.borrow_mut();
-        if about.exe.is_some() {
+        if about.exe.as_ref().is_some_and(|exe| exe.stat.is_some()) {
             return;
         }
         let inode = self.sum.borrow().exe.filter(|_| self.ended_by != EndedBy::Exec);
@@ -298,7 +287,9 @@ impl Draft {
                 uid: file.uid,
                 mode: file.mode,
             };
-            about.exe = Some(Exe { path: file.path, deleted: false, stat: Some(stat) });
+            let told = about.exe.take().map(|exe| exe.path);
+            let path = told.unwrap_or(file.path);
+            about.exe = Some(Exe { link: path.clone(), path, deleted: false, stat: Some(stat) });
         }
     }
 

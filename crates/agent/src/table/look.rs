@@ -6,8 +6,8 @@ use record::bytes::Bytes;
 use record::entry::source;
 use record::guest::Object;
 use record::rules::{Redactor, Rules};
-use record::wire::IDENTIFYING;
-use sample::process::{FileStat, Status};
+use record::wire::is_identifying;
+use sample::process::Status;
 
 use super::draft::{About, Context, Exe, Objects};
 use super::{LOOK_WITH_GUEST_NS, LOOK_WITHOUT_GUEST_NS, Look, Process, Table};
@@ -90,7 +90,12 @@ impl Table {
         if !expects_guest {
             self.look_at_details(pid);
         }
-        self.look_later.push(Look { due: clock::monotonic_ns() + LOOK_WITHOUT_GUEST_NS[0], pid, image_start, step: 0 });
+        self.look_later.push(Look {
+            due: clock::monotonic_ns() + LOOK_WITHOUT_GUEST_NS[0],
+            pid,
+            image_start,
+            step: 0,
+        });
         if let Some(uid) = uid {
             self.note_user(uid);
         }
@@ -199,7 +204,11 @@ impl Table {
 
 impl From<sample::process::Exe> for Exe {
     fn from(exe: sample::process::Exe) -> Self {
-        Exe { path: Bytes(exe.path), deleted: exe.deleted, stat: exe.stat }
+        let mut link = exe.path.clone();
+        if exe.deleted {
+            link.extend(b" (deleted)");
+        }
+        Exe { path: Bytes(exe.path), link: Bytes(link), deleted: exe.deleted, stat: exe.stat }
     }
 }
 
@@ -219,7 +228,7 @@ impl About {
             }
             let mut kept = variable[..=at].to_vec();
             redactor.value(value, &mut kept);
-            if IDENTIFYING.iter().any(|known| known.as_bytes() == name) {
+            if is_identifying(name) {
                 ids.push(Bytes(kept));
             } else if rules.keeps_variable(name) {
                 env.push(Bytes(kept));
@@ -255,17 +264,4 @@ pub(super) fn is_guest_library(path: &[u8]) -> bool {
 fn same_file(told: &[u8], mapped: &[u8]) -> bool {
     let name = |path: &[u8]| path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
     told == mapped || told[name(told)..] == mapped[name(mapped)..]
-}
-
-/// The identity of an executable as its guest saw it.
-pub(super) fn stat_from_guest(stat: &record::guest::ExeStat) -> FileStat {
-    FileStat {
-        dev: stat.dev,
-        inode: stat.inode,
-        size: stat.size,
-        mtime_ns: stat.mtime_s.saturating_mul(1_000_000_000).saturating_add(stat.mtime_ns),
-        links: stat.links,
-        uid: None,
-        mode: None,
-    }
 }

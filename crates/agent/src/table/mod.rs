@@ -20,6 +20,7 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -31,9 +32,10 @@ use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::files::Files;
 use crate::kernel::{Event, TaskStats};
+use crate::late::{self, Rings};
 
-use draft::{About, Context, Draft};
 pub use draft::Finished;
+use draft::{About, Context, Draft};
 use usage::{Base, Sum};
 
 /// An image that has ended waits this long for what is still on its way.
@@ -62,6 +64,8 @@ pub struct Surroundings {
     pub rules: Arc<Vec<u8>>,
     /// Whether the kernel reports execs and exits; without, guests' messages are all there is.
     pub has_kernel: bool,
+    /// The path of the agent's socket, beside which users' rings are; abstract ones have none.
+    pub socket: Option<PathBuf>,
     /// How many guests' shared memories may be held open.
     pub memories_max: usize,
 }
@@ -120,6 +124,7 @@ pub struct Table {
     /// A control group or a step daemon has told a job: claims are not needed on this machine.
     jobs_are_told: bool,
     memories: usize,
+    rings: Rings,
 }
 
 /// A process to look at again.
@@ -147,6 +152,7 @@ impl PartialOrd for Look {
 impl Table {
     pub fn new(around: Surroundings) -> Table {
         let own_namespace = around.proc.mount_namespace(std::process::id());
+        let rings = Rings::new(around.socket.clone());
         Table {
             around,
             live: HashMap::new(),
@@ -160,6 +166,7 @@ impl Table {
             own_namespace,
             jobs_are_told: false,
             memories: 0,
+            rings,
         }
     }
 
@@ -403,12 +410,18 @@ impl Table {
         self.end_image(tgid, process, Some(time), by, Some(status));
     }
 
-    fn end_image(&mut self, pid: u32, mut process: Process, time: Option<u64>, by: EndedBy, status: Option<u32>) {
+    fn end_image(
+        &mut self,
+        pid: u32,
+        mut process: Process,
+        time: Option<u64>,
+        by: EndedBy,
+        status: Option<u32>,
+    ) {
         let image = std::mem::replace(&mut process.image, Live::new(0));
         self.memories -= usize::from(image.memory.is_some());
         let mut draft = Draft::new(pid, &process, &image, &self.around.clock);
-        draft.memory = image.memory;
-        draft.read_memory();
+        self.take_late(process.uid, &image.about, image.memory);
         draft.end(time.unwrap_or_else(crate::clock::monotonic_ns), by, status);
         if time.is_none() {
             draft.end = None;
@@ -440,7 +453,10 @@ impl Table {
             Message::Start(start) => {
                 if let Some(base) = Base::from_guest(&start) {
                     process.image.base = Some(base);
-                    let key = ImageKey { exec: process.exec.wrapping_sub(1), ..process.key(from.pid, &self.around.clock) };
+                    let key = ImageKey {
+                        exec: process.exec.wrapping_sub(1),
+                        ..process.key(from.pid, &self.around.clock)
+                    };
                     let peak = usage::earlier_peak(&start).filter(|peak| *peak > process.earlier_peak_kib);
                     process.earlier_peak_kib = process.earlier_peak_kib.max(peak.unwrap_or(0));
                     charge_earlier_image(&mut self.waiting, key, base, peak);
@@ -462,8 +478,9 @@ impl Table {
     }
 
     fn apply_to_waiting(&mut self, from: FromGuest, time: u64) -> Result<(), FromGuest> {
-        let is_meant =
-            |draft: &Draft| draft.key.pid == from.pid && draft.start <= time && draft.end.is_none_or(|end| time <= end);
+        let is_meant = |draft: &Draft| {
+            draft.key.pid == from.pid && draft.start <= time && draft.end.is_none_or(|end| time <= end)
+        };
         let Some(at) = self.waiting.iter().rposition(is_meant) else { return Err(from) };
         let mut charge = None;
         if let Some(draft) = self.waiting.get_mut(at) {
@@ -480,9 +497,10 @@ impl Table {
                 }
                 Message::Suppressed { .. } => draft.about.borrow_mut().suppressed = true,
             }
-            if draft.ended_by != EndedBy::Exec && draft.memory.is_none() {
-                draft.memory = from.memory;
-                draft.read_memory();
+            if let Some(late) =
+                from.memory.filter(|_| draft.ended_by != EndedBy::Exec).and_then(late::read_own)
+            {
+                draft.about.borrow_mut().hear_late(late);
             }
         }
         if let Some((key, base, peak)) = charge {
@@ -511,6 +529,22 @@ impl Table {
             self.live.insert(from.pid, process);
         }
         self.look_at_start(from.pid);
+    }
+
+    /// Takes what guests have told at their ends, the one that has just ended among them.
+    fn take_late(&mut self, uid: Option<u32>, about: &Rc<RefCell<About>>, memory: Option<OwnedFd>) {
+        if let Some(late) = memory.and_then(late::read_own) {
+            about.borrow_mut().hear_late(late);
+        }
+        let (Some(uid), true) = (uid, about.borrow().from_guest) else { return };
+        for late in self.rings.take(uid) {
+            let is_meant = |about: &&Rc<RefCell<About>>| about.borrow().guest_time == late.time;
+            let live = self.live.values().map(|process| &process.image.about);
+            let waiting = self.waiting.iter().map(|draft| &draft.about);
+            if let Some(about) = std::iter::once(about).chain(live).chain(waiting).find(is_meant) {
+                about.borrow_mut().hear_late(late);
+            }
+        }
     }
 
     fn note_user(&mut self, uid: u32) {

@@ -75,6 +75,7 @@ impl Table {
 
 fn about(image: Image, objects: Option<ObjectList>, proc: &sample::Proc) -> About {
     let exe = image.exe.map(|path| Exe {
+        link: path.clone(),
         path,
         deleted: image.exe_deleted,
         stat: proc.exe(image.key.pid).and_then(|exe| exe.stat),

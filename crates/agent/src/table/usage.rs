@@ -6,8 +6,8 @@ use sample::Proc;
 
 use crate::kernel::TaskStats;
 
-/// Memory that a guest may touch between reading its peak and asking for its usage.
-const PEAK_SLACK_KIB: u64 = 512;
+/// A program has touched less than this when its constructors run.
+const START_PEAK_KIB: u64 = 32 * 1024;
 
 /// The accounting of threads that have ended.
 #[derive(Debug, Clone, Copy, Default)]
@@ -71,10 +71,9 @@ impl Base {
     }
 }
 
-/// The peak of the images before this one, if it is above what this image has reached itself.
+/// The peak of the images before this one, if this one cannot have reached it itself before `main`.
 pub fn earlier_peak(start: &Start) -> Option<u64> {
-    let (highest, own) = (start.usage?.peak_kib, start.peak_now_kib?);
-    (highest > own + PEAK_SLACK_KIB).then_some(highest)
+    Some(start.usage?.peak_kib).filter(|peak| *peak > START_PEAK_KIB)
 }
 
 /// What a process has used until now, as `/proc` says.

@@ -22,24 +22,29 @@ impl Table {
             Entry::File(file) => {
                 let hash = file.hash.as_deref().map(record::bytes::hex);
                 let hash = hash.or(file.unhashed.clone()).unwrap_or_default();
-                (&["SIZE", "CHANGED", "HASH", "FILE"][..], vec![
-                    file.size.to_string(), local_time(file.mtime), hash, file.path.to_string(),
-                ])
+                (
+                    &["SIZE", "CHANGED", "HASH", "FILE"][..],
+                    vec![file.size.to_string(), local_time(file.mtime), hash, file.path.to_string()],
+                )
             }
-            Entry::Gap(gap) => (&["FROM", "TO", "REASON", "FORKS", "EVENTS", "IMAGES"][..], vec![
-                local_time(gap.from),
-                local_time(gap.to),
-                format!("{:?}", gap.reason),
-                number(gap.forks),
-                number(gap.events),
-                number(gap.images),
-            ]),
+            Entry::Gap(gap) => (
+                &["FROM", "TO", "REASON", "FORKS", "EVENTS", "IMAGES"][..],
+                vec![
+                    local_time(gap.from),
+                    local_time(gap.to),
+                    format!("{:?}", gap.reason),
+                    number(gap.forks),
+                    number(gap.events),
+                    number(gap.images),
+                ],
+            ),
             Entry::Health(health) => {
                 let set = health.counters.iter().filter(|(_, value)| *value > 0);
                 let counters: Vec<String> = set.map(|(name, value)| format!("{name}={value}")).collect();
-                (&["TIME", "HOST", "COUNTERS"][..], vec![
-                    local_time(health.time), health.host.clone(), counters.join(" "),
-                ])
+                (
+                    &["TIME", "HOST", "COUNTERS"][..],
+                    vec![local_time(health.time), health.host.clone(), counters.join(" ")],
+                )
             }
             Entry::Objects(_) => return,
         };
@@ -69,8 +74,10 @@ impl Table {
     }
 }
 
-const IMAGE_HEADER: &[&str] =
-    &["START", "USER", "JOB", "NODE", "PID", "COUNT", "END", "SECONDS", "CPU", "MEMORY", "LIBS", "SEEN BY", "PROGRAM"];
+const IMAGE_HEADER: &[&str] = &[
+    "START", "USER", "JOB", "NODE", "PID", "COUNT", "END", "SECONDS", "CPU", "MEMORY", "LIBS", "SEEN BY",
+    "PROGRAM",
+];
 
 fn image_row(image: &Image, known: &Known) -> Vec<String> {
     let place = &image.place;
@@ -120,8 +127,7 @@ fn end(image: &Image) -> String {
 /// The path, and what tells one run from another; control characters must not reach the terminal.
 fn program(image: &Image) -> String {
     let exe = image.exe.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string);
-    let args: Vec<String> =
-        image.argv.iter().flatten().skip(1).map(ToString::to_string).collect();
+    let args: Vec<String> = image.argv.iter().flatten().skip(1).map(ToString::to_string).collect();
     let forked = if image.forked_from.is_some() { " (forked)" } else { "" };
     let text = format!("{exe}{forked} {}", args.join(" "));
     let clean: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -202,7 +202,12 @@ fn value_extent(text: &[u8], start: usize, is_option: bool) -> (usize, usize) {
         _ if is_option => None,
         Some(quote @ (b'"' | b'\'')) => {
             from += 1;
-            return (from, rest.get(1..).and_then(|r| r.iter().position(|b| b == quote)).map_or(text.len(), |n| from + n));
+            return (
+                from,
+                rest.get(1..)
+                    .and_then(|r| r.iter().position(|b| b == quote))
+                    .map_or(text.len(), |n| from + n),
+            );
         }
         _ => rest.iter().position(|b| matches!(b, b' ' | b'\t' | b'\n' | b'&' | b'"' | b'\'')),
     };
@@ -243,10 +248,7 @@ mod tests {
             (&["/usr/bin/curl", "-ubob:pw"], &["/usr/bin/curl", "-u***"]),
             (&["mysql", "-psecret", "-u", "bob"], &["mysql", "-p***", "-u", "bob"]),
             (&["cp", "-pr", "a", "b"], &["cp", "-pr", "a", "b"]),
-            (
-                &["curl", "-H", "Authorization: Bearer abc.def"],
-                &["curl", "-H", "Authorization: Bearer ***"],
-            ),
+            (&["curl", "-H", "Authorization: Bearer abc.def"], &["curl", "-H", "Authorization: Bearer ***"]),
             (
                 &["sh", "-c", "x --password 'a b' --out=f; TOKEN=q y"],
                 &["sh", "-c", "x --password '***' --out=f; TOKEN=*** y"],
