@@ -3,6 +3,7 @@
 //! See [`record::wire::late`] for the two kinds of memory and the form of a record.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -59,12 +60,15 @@ impl Rings {
     /// Takes the records in a user's ring.
     pub fn take(&mut self, uid: u32) -> Vec<Late> {
         let Some(socket) = &self.socket else { return Vec::new() };
-        if !self.rings.contains_key(&uid) {
-            let path = ring_path(&user_socket(socket, uid));
-            let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return Vec::new() };
-            self.rings.insert(uid, Ring { file, tail: 0 });
-        }
-        self.rings.get_mut(&uid).and_then(Ring::take).unwrap_or_default()
+        let ring = match self.rings.entry(uid) {
+            Entry::Occupied(ring) => ring.into_mut(),
+            Entry::Vacant(place) => {
+                let path = ring_path(&user_socket(socket, uid));
+                let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return Vec::new() };
+                place.insert(Ring { file, tail: 0 })
+            }
+        };
+        ring.take().unwrap_or_default()
     }
 
     /// Forgets the rings: their files are gone.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CpuSet;
 
 /// Gives the calling thread the lowest priority.
@@ -52,11 +52,15 @@ pub fn slurm_system_cpus(cgroup_root: &Path) -> Option<BTreeSet<usize>> {
     places.filter_map(|path| parse_cpus(&String::from_utf8(fs::read(path).ok()?).ok()?)).next()
 }
 
-/// Confines the calling thread, and those it starts, to these processors.
+/// Confines all threads of this process, and those they start, to these processors.
 pub fn confine(cpus: &BTreeSet<usize>) -> rustix::io::Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(*cpu));
-    rustix::thread::sched_setaffinity(None, &set)
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        rustix::thread::sched_setaffinity(Pid::from_raw(thread), &set)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -171,8 +171,7 @@ impl Receive {
         while self.obey() {
             self.wait();
             self.listen_to_silent();
-            // Every socket gets its turn, however full another is.
-            while (0..self.listeners.len()).fold(false, |any, index| self.turn(index) || any) {
+            while self.round() {
                 if !self.obey() {
                     return;
                 }
@@ -204,6 +203,7 @@ impl Receive {
         let Some(path) = path_of(&self.names.main) else { return };
         let own = user_socket(&path, uid);
         let new = PathBuf::from(format!("{}.new", own.display()));
+        let _ = fs::remove_file(&new);
         let made = bind(&new.display().to_string()).and_then(|mut listener| {
             late::create_ring(&own, uid)?;
             fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
@@ -261,6 +261,15 @@ impl Receive {
         let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
         let _ = poll(&mut fds, Some(&patience).filter(|_| !self.silent.is_empty()));
         woken(&self.command_wake);
+    }
+
+    /// Gives every socket its turn, however full another is; says whether there may be more.
+    fn round(&mut self) -> bool {
+        let mut more = false;
+        for index in 0..self.listeners.len() {
+            more |= self.turn(index);
+        }
+        more
     }
 
     /// Takes some messages from one socket; says whether there may be more.

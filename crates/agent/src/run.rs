@@ -193,6 +193,7 @@ struct Agent {
     started: u64,
     boot: u64,
     is_off: Option<u64>,
+    is_confined: bool,
     /// Without kernel events, the guests' processes are watched one by one.
     watched: HashMap<u32, OwnedFd>,
     due: Due,
@@ -216,8 +217,10 @@ pub fn run(flags: Flags) -> Result<(), AgentError> {
     fs::create_dir_all(&dir).map_err(cannot(format!("make {}", dir.display())))?;
     let lock = lock::take(&dir).map_err(cannot(format!("lock {}", dir.display())))?;
     let _lock = lock.ok_or(AgentError::Locked(dir))?;
-    stay_out_of_the_way(&config);
+    limits::set_nice(config.limits.nice);
+    let is_confined = stay_off_the_jobs_processors(&config);
     let (mut agent, writing) = Agent::start(flags, config)?;
+    agent.is_confined = is_confined;
     agent.announce();
     while !Signals::is_set(&signals.stop) {
         agent.wait(&signals);
@@ -230,18 +233,18 @@ pub fn run(flags: Flags) -> Result<(), AgentError> {
     Ok(())
 }
 
-fn stay_out_of_the_way(config: &Config) {
-    limits::set_nice(config.limits.nice);
+/// Goes to the processors it should stay on; says whether it knows them. Slurm's daemon may start after us.
+fn stay_off_the_jobs_processors(config: &Config) -> bool {
     let cpus = match config.limits.cpus.as_str() {
+        "all" => return true,
         "auto" => limits::slurm_system_cpus(Path::new("/sys/fs/cgroup")),
-        "all" => None,
         list => limits::parse_cpus(list),
     };
-    if let Some(cpus) = cpus
-        && let Err(error) = limits::confine(&cpus)
-    {
+    let Some(cpus) = cpus else { return false };
+    if let Err(error) = limits::confine(&cpus) {
         eprintln!("jobglass agent: cannot stay on processors {cpus:?}: {error}");
     }
+    true
 }
 
 impl Agent {
@@ -296,6 +299,7 @@ impl Agent {
             started: wall_ns(),
             boot: progress::this_boot(),
             is_off: None,
+            is_confined: false,
             watched: HashMap::new(),
             due: Due::default(),
             events_lost: 0,
@@ -447,6 +451,7 @@ impl Agent {
         if now >= self.due.switch {
             self.due.switch = now + SWITCH_NS;
             self.obey_switch();
+            self.is_confined = self.is_confined || stay_off_the_jobs_processors(&self.config);
         }
         if now >= self.due.checkpoint {
             self.due.checkpoint = now + CHECKPOINT_NS;

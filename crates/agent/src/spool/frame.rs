@@ -115,10 +115,22 @@ impl<'a> Segment<'a> {
         (checksum(frame) == sum).then(|| (is_trailer, number, &frame[FRAME_HEADER..], end))
     }
 
-    /// Where the next whole frame begins at or behind `from`; the end if there is none.
+    /// Where the next whole frame begins behind the damaged one at `from`; the end if there is none. The
+    /// damaged frame's own length is tried first: only if that leads nowhere are its bytes searched, in which
+    /// a frame may stand that is somebody's argument.
     fn resume(&self, from: usize) -> usize {
-        let is_magic = |at: &usize| self.bytes[*at..].starts_with(b"JG") && self.frame(*at).is_some();
-        (from..self.bytes.len()).find(is_magic).unwrap_or(self.bytes.len())
+        let len = self.bytes.get(from + 4..from + 8).and_then(|len| len.try_into().ok()).map(u32::from_le_bytes);
+        let behind = len.map(|len| from + FRAME_HEADER + len as usize);
+        if let Some(behind) = behind.filter(|behind| self.is_next(*behind)) {
+            return behind;
+        }
+        (from + 1..self.bytes.len()).find(|at| self.is_next(*at)).unwrap_or(self.bytes.len())
+    }
+
+    /// Whether a whole frame begins here whose number can follow.
+    fn is_next(&self, at: usize) -> bool {
+        self.bytes.get(at..).is_some_and(|rest| rest.starts_with(b"JG"))
+            && self.frame(at).is_some_and(|(_, number, ..)| self.next.is_none_or(|next| number >= next))
     }
 
     fn step(&mut self) -> Option<Item<'a>> {
@@ -128,7 +140,7 @@ impl<'a> Segment<'a> {
         }
         let Some((is_trailer, number, payload, end)) = self.frame(self.at) else {
             let at = self.at;
-            self.at = self.resume(at + 1);
+            self.at = self.resume(at);
             return Some(Item::Damaged { at, bytes: self.at - at });
         };
         self.at = end;
@@ -138,7 +150,7 @@ impl<'a> Segment<'a> {
             self.next = Some(number);
             return if missing > 0 { Some(Item::Missing { entries: missing }) } else { self.step() };
         }
-        self.next = Some(number + 1);
+        self.next = Some(number.saturating_add(1));
         let entry = Item::Entry(number, payload);
         if missing > 0 {
             self.pending = Some(entry);

@@ -69,7 +69,8 @@ pub struct About {
     pub ids: Vec<Bytes>,
     pub env: Option<Vec<Bytes>>,
     pub objects: Objects,
-    pub late: Vec<Bytes>,
+    /// Objects loaded after the start.
+    pub late: Option<(Vec<Object>, ListKey)>,
     pub late_cut: u64,
     pub container: Option<Container>,
     pub seccomp: Option<u32>,
@@ -97,9 +98,19 @@ impl About {
     }
 
     /// Takes over what the guest says at its end.
-    pub fn hear_late(&mut self, late: Late) {
-        self.late = late.paths.into_iter().filter(|path| !is_guest_library(path)).collect();
+    pub fn hear_late(&mut self, late: Late, files: &Files) {
         self.late_cut = u64::from(late.cut) + u64::from(late.unloaded);
+        self.set_late(late.paths.into_iter(), files);
+    }
+
+    pub fn set_late(&mut self, paths: impl Iterator<Item = Bytes>, files: &Files) {
+        let objects = paths.filter(|path| !is_guest_library(path)).map(|path| Object { path, ..Object::default() });
+        let list: Vec<Object> = objects.collect();
+        let key = ListKey::new(&list, None);
+        self.late = (!list.is_empty()).then(|| {
+            let _ = files.resolve(key, &list, None);
+            (list, key)
+        });
     }
 
     /// Takes over what the guest says.
@@ -204,7 +215,8 @@ impl Draft {
             Objects::Unknown => true,
             Objects::Told { key, .. } | Objects::Mapped { key, .. } => files.resolved(*key).is_some(),
         };
-        is_heard && is_charged && is_resolved
+        let is_late_resolved = about.late.as_ref().is_none_or(|(_, key)| files.resolved(*key).is_some());
+        is_heard && is_charged && is_resolved && is_late_resolved
     }
 
     /// Makes the record; `None` if a rule says that there is none.
@@ -218,11 +230,8 @@ impl Draft {
         }
         let exe_file = about.exe.as_ref().and_then(|exe| exe.note(self.key.pid, around));
         let (objects, objects_cut) = resolved(&about.objects, &around.files);
-        let late = (!about.late.is_empty()).then(|| {
-            let list: Vec<Object> =
-                about.late.iter().map(|path| Object { path: path.clone(), ..Object::default() }).collect();
-            let key = ListKey::new(&list, None);
-            around.files.resolve(key, &list, None).unwrap_or_else(|| files::unresolved(&list))
+        let late = about.late.as_ref().map(|(list, key)| {
+            around.files.resolved(*key).unwrap_or_else(|| files::unresolved(list))
         });
         let variables = about.variables();
         let mut place =

@@ -168,8 +168,9 @@ impl Table {
         }
         let mapped = mapped.into_iter().filter(|path| !is_guest_library(path)).map(Bytes);
         if let Objects::Told { list, .. } = &about.objects {
-            let late = mapped.filter(|path| !list.iter().any(|object| same_file(&object.path, path)));
-            about.late = late.collect();
+            let late: Vec<Bytes> =
+                mapped.filter(|path| !list.iter().any(|object| same_file(&object.path, path))).collect();
+            about.set_late(late.into_iter(), &self.around.files);
             return;
         }
         let list: Vec<Object> = mapped.map(|path| Object { path, ..Object::default() }).collect();

@@ -500,7 +500,7 @@ impl Table {
             if let Some(late) =
                 from.memory.filter(|_| draft.ended_by != EndedBy::Exec).and_then(late::read_own)
             {
-                draft.about.borrow_mut().hear_late(late);
+                draft.about.borrow_mut().hear_late(late, &self.around.files);
             }
         }
         if let Some((key, base, peak)) = charge {
@@ -534,7 +534,7 @@ impl Table {
     /// Takes what guests have told at their ends, the one that has just ended among them.
     fn take_late(&mut self, uid: Option<u32>, about: &Rc<RefCell<About>>, memory: Option<OwnedFd>) {
         if let Some(late) = memory.and_then(late::read_own) {
-            about.borrow_mut().hear_late(late);
+            about.borrow_mut().hear_late(late, &self.around.files);
         }
         let (Some(uid), true) = (uid, about.borrow().from_guest) else { return };
         for late in self.rings.take(uid) {
@@ -542,7 +542,7 @@ impl Table {
             let live = self.live.values().map(|process| &process.image.about);
             let waiting = self.waiting.iter().map(|draft| &draft.about);
             if let Some(about) = std::iter::once(about).chain(live).chain(waiting).find(is_meant) {
-                about.borrow_mut().hear_late(late);
+                about.borrow_mut().hear_late(late, &self.around.files);
             }
         }
     }
