@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -92,7 +92,7 @@ impl Place {
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     }
 
-    /// The checks by name; one that comes several times is there with its last state.
+    /// The exit code, and one object per check.
     fn checks(&self) -> (i32, Vec<Value>) {
         let (code, text) = self.doctor(&["--json"]);
         (code, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
@@ -118,10 +118,6 @@ fn find<'a>(checks: &'a [Value], name: &str) -> &'a Value {
 fn assert_state(checks: &[Value], name: &str, state: &str) {
     let check = find(checks, name);
     assert_eq!(check["state"], state, "{check:#}");
-}
-
-fn break_rules(rules: &Path) {
-    fs::write(rules, "no rules").unwrap();
 }
 
 #[test]
@@ -159,7 +155,7 @@ fn with_an_agent_a_test_program_arrives() {
 fn a_broken_table_of_rules_fails() {
     let place = Place::new();
     let _agent = place.ready_agent();
-    break_rules(&place.path("agent.sock.rules"));
+    fs::write(place.path("agent.sock.rules"), "no rules").unwrap();
     let (code, checks) = place.checks();
     assert_eq!(code, 1);
     assert_state(&checks, "agent-rules", "fail");

@@ -220,7 +220,12 @@ impl Draft {
     }
 
     /// Makes the record; `None` if a rule says that there is none.
-    pub fn finish(&mut self, around: &Surroundings, jobs_are_told: bool) -> Option<Finished> {
+    pub fn finish(
+        &mut self,
+        around: &Surroundings,
+        jobs_are_told: bool,
+        cluster: Option<&str>,
+    ) -> Option<Finished> {
         self.find_exe_by_inode(&around.files);
         let about = self.about.borrow();
         let exe_path = about.exe.as_ref().map(|exe| exe.path.clone());
@@ -236,6 +241,9 @@ impl Draft {
         let variables = about.variables();
         let mut place =
             job::place(self.context.job.as_ref(), variables, around.cluster.as_deref(), !jobs_are_told);
+        if place.job.is_some() && place.cluster.is_none() {
+            place.cluster = cluster.map(str::to_owned);
+        }
         place.node.get_or_insert_with(|| around.host.clone());
         let without_guest = self.without_guest(&about, around, exe_file);
         let image = Image {
@@ -271,6 +279,12 @@ impl Draft {
             ranks: Vec::new(),
         };
         Some(Finished { image, lists: objects.into_iter().chain(late).collect() })
+    }
+
+    /// The name of the cluster, if this is a process of a job and says it.
+    pub fn cluster(&self) -> Option<String> {
+        self.context.job.as_ref()?;
+        self.about.borrow().variables().text("SLURM_CLUSTER_NAME")
     }
 
     fn is_skipped(&self, around: &Surroundings, exe: Option<&Bytes>) -> bool {

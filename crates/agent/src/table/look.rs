@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use record::bytes::Bytes;
-use record::entry::source;
+use record::entry::{JobFrom, source};
 use record::guest::Object;
 use record::rules::{Redactor, Rules};
 use record::wire::is_identifying;
@@ -80,9 +80,12 @@ impl Table {
         if process.uid.is_none() {
             process.uid = self.around.proc.status(pid).and_then(|status| status.uid).map(|(real, _)| real);
         }
+        let is_stepd = process.image.about.borrow().exe.as_ref().is_some_and(|exe| is_stepd(&exe.path));
+        process.is_stepd = is_stepd && process.uid == Some(0);
         let (uid, image_start) = (process.uid, process.image.start);
-        // Inside a job's group nobody but root leaves it.
-        let is_settled = process.context.job.is_some() && uid != Some(0);
+        // Nobody but root leaves a job's group.
+        let is_in_group = process.context.job.as_ref().is_some_and(|job| job.from == JobFrom::Cgroup);
+        let is_settled = is_in_group && uid != Some(0);
         if !is_settled {
             self.look_at_job(pid);
         }
@@ -115,10 +118,8 @@ impl Table {
 
     /// A step daemon that belongs to root says in its title which step it serves.
     fn stepd_job(&self, pid: u32) -> Option<Job> {
-        let exe = self.around.proc.exe(pid)?.path;
-        let name = exe.rsplit(|b| *b == b'/').next()?;
         let is_roots = || self.around.proc.status(pid)?.uid.map(|(real, _)| real == 0);
-        if !name.starts_with(b"slurmstepd") || is_roots() != Some(true) {
+        if !is_stepd(&self.around.proc.exe(pid)?.path) || is_roots() != Some(true) {
             return None;
         }
         job::from_stepd_title(self.around.proc.argv(pid)?.0.first()?)
@@ -255,6 +256,11 @@ impl About {
         self.argv_cut = cut || kept.len() < argv.len();
         self.argv = Some(kept);
     }
+}
+
+/// Debian calls it `slurmstepd-wlm`.
+fn is_stepd(path: &[u8]) -> bool {
+    path.rsplit(|b| *b == b'/').next().is_some_and(|name| name.starts_with(b"slurmstepd"))
 }
 
 pub(super) fn is_guest_library(path: &[u8]) -> bool {

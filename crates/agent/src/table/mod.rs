@@ -95,6 +95,8 @@ struct Process {
     earlier_peak_kib: u64,
     /// The start time in the form in which an earlier agent recorded it, if it did.
     recorded_start: Option<u64>,
+    /// Root's step daemon, whose children belong to the job in its title.
+    is_stepd: bool,
 }
 
 /// The image that a process runs now.
@@ -123,6 +125,8 @@ pub struct Table {
     own_namespace: Option<Vec<u8>>,
     /// A control group or a step daemon has told a job: claims are not needed on this machine.
     jobs_are_told: bool,
+    /// The cluster's name, as the first process of a job had it, for those that do not say.
+    cluster: Option<String>,
     memories: usize,
     rings: Rings,
 }
@@ -165,6 +169,7 @@ impl Table {
             new_users: Vec::new(),
             own_namespace,
             jobs_are_told: false,
+            cluster: None,
             memories: 0,
             rings,
         }
@@ -320,7 +325,8 @@ impl Table {
         for mut draft in self.waiting.drain(..) {
             let is_late = now.saturating_sub(draft.ended_at) >= grace;
             if is_late || draft.is_complete(&self.around.files) {
-                finished.extend(draft.finish(&self.around, self.jobs_are_told));
+                self.cluster = self.cluster.take().or_else(|| draft.cluster());
+                finished.extend(draft.finish(&self.around, self.jobs_are_told, self.cluster.as_deref()));
             } else {
                 waiting.push_back(draft);
             }
@@ -342,6 +348,10 @@ impl Table {
         }
         if !self.live.contains_key(&parent) {
             self.adopt_from_proc(parent);
+        }
+        if self.live.get(&parent).is_some_and(|mother| mother.is_stepd && mother.context.job.is_none()) {
+            // It had no title yet when it began.
+            self.look_at_job(parent);
         }
         let mut process = Process::blank(time);
         process.ppid = Some(parent);
@@ -568,6 +578,7 @@ impl Process {
             earlier: Vec::new(),
             earlier_peak_kib: 0,
             recorded_start: None,
+            is_stepd: false,
         }
     }
 

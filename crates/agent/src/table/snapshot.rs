@@ -21,7 +21,7 @@ impl Table {
         for (pid, process) in &self.live {
             if process.exec == 0 || process.image.about.borrow().from_guest {
                 let mut draft = Draft::new(*pid, process, &process.image, &self.around.clock);
-                running.extend(draft.finish(&self.around, self.jobs_are_told));
+                running.extend(draft.finish(&self.around, self.jobs_are_told, self.cluster.as_deref()));
             }
         }
         running

@@ -1,0 +1,237 @@
+//! On a real Slurm: every program of a job with job, step, rank, node, modules and libraries, and an end for
+//! every process, however the job ends.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::*;
+
+/// A cluster that is stopped whatever happens.
+struct Cluster {
+    dir: PathBuf,
+}
+
+impl Cluster {
+    fn start(node: &Node, proctrack: &str) -> Cluster {
+        must(Command::new(root().join("testbed/cluster")).arg("install"));
+        let cluster = Cluster { dir: node.dir.path().join("cluster") };
+        must(cluster.command("start").args(["--proctrack", proctrack]).stderr(Stdio::inherit()));
+        cluster
+    }
+
+    fn command(&self, command: &str) -> Command {
+        let mut cluster = Command::new(root().join("testbed/cluster"));
+        cluster.arg(command).arg("--dir").arg(&self.dir);
+        cluster
+    }
+
+    /// Runs a command as one of the users.
+    fn as_user(&self, user: &str, args: &[&str]) -> String {
+        let mut command = Command::new(root().join("testbed/cluster"));
+        command.args(["as", user, "--dir"]).arg(&self.dir).arg("--").args(args);
+        must(&mut command).trim().to_owned()
+    }
+
+    /// Submits a script and gives the job's number.
+    fn submit(&self, user: &str, options: &[&str], script: &str) -> String {
+        let file = self.dir.join(format!("home/{user}/script.sh"));
+        fs::write(&file, format!("#!/bin/bash -l\n{script}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let file = file.display().to_string();
+        let args = [&["sbatch", "--parsable", "--output=%j.out"], options, &[&file]].concat();
+        self.as_user(user, &args)
+    }
+
+    fn is_running(&self, job: &str) -> bool {
+        let state = self.as_user("jgalice", &["squeue", "-h", "-o", "%T", "-j", job]);
+        state == "RUNNING"
+    }
+
+    fn wait_for_end(&self, job: &str) {
+        wait_until(90, &format!("the end of job {job}"), || {
+            let state = self.as_user("jgalice", &["sacct", "--allusers", "-n", "-X", "-P", "-j", job, "-o", "State"]);
+            !["", "PENDING", "RUNNING", "COMPLETING"].contains(&state.as_str())
+        });
+    }
+
+    fn state(&self, job: &str) -> String {
+        self.as_user("jgalice", &["sacct", "--allusers", "-n", "-X", "-P", "-j", job, "-o", "State"])
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.command("stop").stderr(Stdio::null()).status();
+    }
+}
+
+/// What users need must be where they can read it.
+fn for_users(node: &Node, path: &Path) -> String {
+    let copy = node.dir.path().join(path.file_name().unwrap());
+    fs::copy(path, &copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    copy.display().to_string()
+}
+
+fn of_job<'a>(rows: &'a [Row], job: &str) -> Vec<&'a Row> {
+    rows.iter().filter(|row| row["job"] == job).collect()
+}
+
+fn named<'a>(rows: &[&'a Row], name: &str) -> Vec<&'a Row> {
+    let is_named = |row: &&&Row| row["exe"].as_str().is_some_and(|exe| exe.ends_with(&format!("/{name}")));
+    rows.iter().filter(is_named).filter(|row| row["forked_from"].is_null()).copied().collect()
+}
+
+fn one<'a>(rows: &[&'a Row], name: &str) -> &'a Row {
+    let found = named(rows, name);
+    assert_eq!(found.len(), 1, "{name}: {found:#?}");
+    found[0]
+}
+
+/// Ranks of rows, folded or not.
+fn ranks(rows: &[&Row]) -> BTreeSet<u64> {
+    let folded = rows.iter().flat_map(|row| row["ranks"].as_array().unwrap());
+    folded.map(|rank| rank["rank"].as_u64().unwrap()).collect()
+}
+
+fn strings(value: &Row) -> Vec<&str> {
+    value.as_array().map(|list| list.iter().filter_map(Row::as_str).collect()).unwrap_or_default()
+}
+
+#[test]
+fn programs_of_real_jobs() {
+    if !is_root("programs_of_real_jobs") {
+        return;
+    }
+    let mut node = Node::start();
+    let cluster = Cluster::start(&node, "cgroup");
+    let (lib, own) = (for_users(&node, &guest()), for_users(&node, &SURVIVE));
+    let socket = node.socket.clone();
+    let preload = format!("export LD_PRELOAD={lib} JOBGLASS_SOCKET={socket}");
+    let alice = cluster.submit("jgalice", &["-N2", "--ntasks-per-node=2"], &format!(
+        "{preload}\nmodule load demo/1.0\nsrun -N1 -n1 {own} sleep 300\nsrun -N2 -n2 /usr/bin/hostname\n\
+         mpirun mpi_hello\nfor i in 1 2 3; do /bin/date; done\n/usr/bin/python3 -c 'import json'"
+    ));
+    cluster.wait_for_end(&alice);
+    assert_eq!(cluster.state(&alice), "COMPLETED", "{}", cluster.as_user("jgalice", &["cat", &format!("{alice}.out")]));
+
+    // Bob says he is Alice's job, and his job outlives an agent.
+    let bob = cluster.submit("jgbob", &[], &format!("{preload}\nSLURM_JOB_ID={alice} {own} sleep 7000"));
+    wait_until(30, "Bob's job", || cluster.is_running(&bob));
+    sleep_ms(1500);
+    node.stop_agent();
+    node.start_agent();
+
+    let hang = format!("{preload}\nsrun {own} hang");
+    let timed_out = cluster.submit("jgalice", &[], &hang);
+    let cancelled = cluster.submit("jgbob", &[], &hang);
+    let hungry = cluster.submit("jgalice", &["--mem=50"], &format!("{preload}\n eat_memory 500"));
+    wait_until(30, "the jobs", || cluster.is_running(&timed_out) && cluster.is_running(&cancelled));
+    sleep_ms(1500);
+    cluster.as_user("jgbob", &["scancel", &cancelled]);
+    cluster.as_user("jgalice", &["scontrol", "update", &format!("JobId={timed_out}"), "EndTime=now"]);
+    for job in [&bob, &timed_out, &cancelled, &hungry] {
+        cluster.wait_for_end(job);
+    }
+    let states: Vec<String> = [&timed_out, &cancelled, &hungry].iter().map(|job| cluster.state(job)).collect();
+    assert_eq!(states[0], "TIMEOUT");
+    assert!(states[1].starts_with("CANCELLED"), "{states:?}");
+    assert_eq!(states[2], "OUT_OF_MEMORY");
+    sleep_ms(2000);
+    let ended_jobs = [alice.clone(), bob.clone(), timed_out.clone(), cancelled.clone(), hungry.clone()];
+    drop(cluster);
+    node.stop_agent();
+    let rows = node.rows("image");
+
+    check_programs(&of_job(&rows, &alice));
+    let claimed = one(&of_job(&rows, &bob), "survive").clone();
+    assert_eq!(claimed["claimed_job"], alice.as_str(), "the claim is noted");
+    assert_eq!(claimed["job_from"], "cgroup");
+    assert_eq!(claimed["user"], "jgbob");
+    assert_eq!(end(&claimed), "exit 0", "seen by the next agent");
+    assert!(has_source(&claimed, "guest"), "what its guest said to the agent before is kept: {claimed}");
+    assert!(named(&of_job(&rows, &alice), "survive").iter().all(|row| row["user"] == "jgalice"));
+    for job in &ended_jobs {
+        let rows = of_job(&rows, job);
+        assert!(!rows.is_empty());
+        let endless: Vec<_> = rows.iter().filter(|row| row["ended_by"] == "unknown").collect();
+        assert!(endless.is_empty(), "job {job}: {endless:#?}");
+    }
+    for job in [&timed_out, &cancelled] {
+        let hung = one(&of_job(&rows, job), "survive").clone();
+        assert_eq!(hung["ended_by"], "signal", "{hung}");
+        assert_eq!(hung["step"], "0");
+    }
+    let eaten = one(&of_job(&rows, &hungry), "eat_memory").clone();
+    assert_eq!(end(&eaten), "signal 9", "killed for its memory");
+    assert!(eaten["max_rss_bytes"].as_u64().unwrap() > 20 << 20, "{eaten}");
+    println!("{} rows of {} jobs", ended_jobs.iter().map(|job| of_job(&rows, job).len()).sum::<usize>(), ended_jobs.len());
+}
+
+fn check_programs(rows: &[&Row]) {
+    for row in rows {
+        assert_eq!(row["job_from"], "cgroup", "{row}");
+        assert_eq!(row["cluster"], "testbed", "{row}");
+        assert!(row["step"].is_string() && row["node"].as_str().unwrap().starts_with('n'), "{row}");
+    }
+    let step = one(rows, "survive");
+    assert_eq!((&step["step"], &step["rank"], end(step).as_str()), (&"0".into(), &0.into(), "exit 0"));
+    let hosts = named(rows, "hostname");
+    assert_eq!((ranks(&hosts), sum_of_counts(hosts.iter().copied())), (BTreeSet::from([0, 1]), 2));
+    assert!(hosts.iter().all(|row| row["step"] == "1"));
+    let mpi = named(rows, "mpi_hello");
+    assert_eq!((ranks(&mpi), sum_of_counts(mpi.iter().copied())), (BTreeSet::from([0, 1, 2, 3]), 4));
+    let nodes: BTreeSet<&str> = mpi.iter().map(|row| row["node"].as_str().unwrap()).collect();
+    assert_eq!(nodes, BTreeSet::from(["n1", "n2"]), "four ranks over two nodes");
+    let all_ranks = mpi.iter().flat_map(|row| row["ranks"].as_array().unwrap());
+    assert!(all_ranks.clone().all(|rank| rank["user_cpu_s"].is_number()), "each rank has its numbers");
+    let dates = named(rows, "date");
+    assert_eq!(sum_of_counts(dates.iter().copied()), 3, "{dates:#?}");
+    assert_eq!(dates.len(), 1, "a loop over a system program is one row");
+    let python: Vec<_> = rows.iter().filter(|row| row["exe"].as_str().is_some_and(|exe| exe.contains("/python3"))).collect();
+    let python = python.iter().find(|row| row["argv"][1] == "-c").expect("the Python run");
+    assert_eq!(python["step"], "batch");
+    for row in [step, python, mpi[0], dates[0]] {
+        assert_eq!(row["user"], "jgalice");
+        assert!(strings(&row["modules"]).contains(&"demo/1.0"), "{row}");
+        let objects = row["objects"].as_array().unwrap();
+        assert!(objects.iter().any(|object| object["path"].as_str().unwrap().contains("/libc.so.6")), "{row}");
+        assert!(has_source(row, "guest") && has_source(row, "kernel"), "{row}");
+    }
+    let mpi_objects = mpi[0]["objects"].as_array().unwrap();
+    assert!(mpi_objects.iter().any(|object| object["path"].as_str().unwrap().contains("libmpi.so")));
+}
+
+/// Without control groups, descent from the step daemon tells the job.
+#[test]
+fn jobs_without_control_groups() {
+    if !is_root("jobs_without_control_groups") {
+        return;
+    }
+    let mut node = Node::start();
+    let cluster = Cluster::start(&node, "linuxproc");
+    let (lib, own) = (for_users(&node, &guest()), for_users(&node, &SURVIVE));
+    let script = format!(
+        "export LD_PRELOAD={lib} JOBGLASS_SOCKET={}\nSLURM_JOB_ID=4711 {own} return\nsrun -n2 {own} exit3\ntrue",
+        node.socket
+    );
+    let job = cluster.submit("jgalice", &["-N1", "-n2"], &script);
+    cluster.wait_for_end(&job);
+    sleep_ms(2000);
+    drop(cluster);
+    node.stop_agent();
+    let rows = node.rows("image");
+    let rows = of_job(&rows, &job);
+    let own = named(&rows, "survive");
+    let batch: Vec<_> = own.iter().filter(|row| row["step"] == "batch").collect();
+    assert_eq!(batch.len(), 1, "{own:#?}");
+    assert_eq!((&batch[0]["job_from"], &batch[0]["claimed_job"]), (&"stepd".into(), &"4711".into()));
+    let step: Vec<&Row> = own.iter().filter(|row| row["step"] == "0").copied().collect();
+    assert_eq!((ranks(&step), sum_of_counts(step.iter().copied())), (BTreeSet::from([0, 1]), 2));
+    assert!(step.iter().all(|row| end(row) == "exit 3" && row["node"].is_string()), "{step:#?}");
+}
