@@ -64,7 +64,9 @@ impl Rings {
             Entry::Occupied(ring) => ring.into_mut(),
             Entry::Vacant(place) => {
                 let path = ring_path(&user_socket(socket, uid));
-                let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return Vec::new() };
+                let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else {
+                    return Vec::new();
+                };
                 place.insert(Ring { file, tail: 0 })
             }
         };

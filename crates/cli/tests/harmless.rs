@@ -89,7 +89,10 @@ fn compare(what: &str, dir: &Path, socket: &str) {
 fn with_an_agent() {
     let node = Node::start();
     compare("agent", node.dir.path(), &node.socket);
-    let node = { drop(node); Node::start_abstract() };
+    let node = {
+        drop(node);
+        Node::start_abstract()
+    };
     compare("agent with an abstract name", node.dir.path(), &node.socket);
 }
 
@@ -351,7 +354,9 @@ fn secrets_stay_where_they_are() {
         must(&mut command);
     }
     sleep_ms(300);
-    wait_until(5, "the rows", || node.rows("image").iter().any(|row| row["argv"].to_string().contains("***")));
+    wait_until(5, "the rows", || {
+        node.rows("image").iter().any(|row| row["argv"].to_string().contains("***"))
+    });
     for file in fs::read_dir(node.spool()).unwrap() {
         let bytes = fs::read(file.unwrap().path()).unwrap();
         assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "the secret is on disk");

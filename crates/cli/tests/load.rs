@@ -79,9 +79,11 @@ fn a_storm_is_recorded_completely() {
         let is_among = |pid: &Row| pid.as_u64().is_some_and(|pid| pids.contains(&pid));
         is_among(&row["pid"]) || is_among(&row["ppid"])
     };
-    let executed: Vec<&Row> = rows.iter().filter(|row| row["forked_from"].is_null()).filter(is_child).collect();
+    let executed: Vec<&Row> =
+        rows.iter().filter(|row| row["forked_from"].is_null()).filter(is_child).collect();
     let (recorded, independent) = (sum_of_counts(executed.iter().copied()), counted(&node, "execs"));
-    let dynamic = executed.iter().filter(|row| row["exe"].as_str().is_some_and(|exe| exe.ends_with("/dynamic")));
+    let dynamic =
+        executed.iter().filter(|row| row["exe"].as_str().is_some_and(|exe| exe.ends_with("/dynamic")));
     let dynamic: Vec<_> = dynamic.copied().collect();
     let silent = sum_of_counts(dynamic.iter().filter(|row| !has_source(row, "guest")).copied());
     let nameless = sum_of_counts(executed.iter().filter(|row| row["exe"].is_null()).copied());
@@ -125,7 +127,8 @@ fn a_killed_agent_loses_nothing_that_was_spooled() {
     let mut spooled = 0;
     let mut executed = 0;
     for round in 0..10u64 {
-        let storm = node.command(simple("storm")).args(["400", "2"]).args(nothing()).stdout(Stdio::null()).spawn();
+        let storm =
+            node.command(simple("storm")).args(["400", "2"]).args(nothing()).stdout(Stdio::null()).spawn();
         let mut storm = Killed(storm.unwrap());
         // At another moment each time.
         sleep_ms(40 + round * 37 % 200);
@@ -146,10 +149,8 @@ fn a_killed_agent_loses_nothing_that_was_spooled() {
     let rows = node.rows("image");
     let recorded = sum_of_counts(rows.iter().filter(|row| is_ours(row)));
     assert!(recorded >= spooled);
-    let mut keys: Vec<String> = rows
-        .iter()
-        .map(|row| format!("{} {} {}", row["pid"], row["process_start"], row["exec"]))
-        .collect();
+    let mut keys: Vec<String> =
+        rows.iter().map(|row| format!("{} {} {}", row["pid"], row["process_start"], row["exec"])).collect();
     let all = keys.len();
     keys.sort();
     keys.dedup();
@@ -163,7 +164,8 @@ fn a_killed_agent_loses_nothing_that_was_spooled() {
     assert!(recorded + missed >= executed, "{executed} executed, {recorded} recorded, {missed} in gaps");
     // A gap has a size, not a guess: other processes of the machine are few against the storm's.
     assert!(recorded + missed < executed + executed / 4, "{recorded} recorded, {missed} in gaps");
-    let slept: Vec<_> = rows.iter().filter(|row| row["argv"][1] == "sleep" && row["argv"][2] == "60000").collect();
+    let slept: Vec<_> =
+        rows.iter().filter(|row| row["argv"][1] == "sleep" && row["argv"][2] == "60000").collect();
     assert_eq!(slept.len(), 1, "a program that outlived ten agents has one record");
     assert_eq!(end(slept[0]), "signal 9");
 }
@@ -219,8 +221,11 @@ fn a_full_disk_is_counted_and_recovered_from() {
     let health = node.rows("health").pop().unwrap();
     let dropped = health["counters"]["images_dropped_spool"].as_u64().unwrap();
     let gaps = node.rows("gap");
-    let gap: u64 =
-        gaps.iter().filter(|gap| gap["reason"] == "spool_full").map(|gap| gap["images"].as_u64().unwrap()).sum();
+    let gap: u64 = gaps
+        .iter()
+        .filter(|gap| gap["reason"] == "spool_full")
+        .map(|gap| gap["images"].as_u64().unwrap())
+        .sum();
     println!("{recorded} recorded, {dropped} dropped and counted");
     assert!(dropped > 0 && gap == dropped, "{dropped} dropped, {gap} in gaps");
     assert!(recorded >= 40 && recorded + dropped >= 540, "{recorded} recorded, {dropped} dropped");

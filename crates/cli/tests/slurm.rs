@@ -54,7 +54,8 @@ impl Cluster {
 
     fn wait_for_end(&self, job: &str) {
         wait_until(90, &format!("the end of job {job}"), || {
-            let state = self.as_user("jgalice", &["sacct", "--allusers", "-n", "-X", "-P", "-j", job, "-o", "State"]);
+            let state =
+                self.as_user("jgalice", &["sacct", "--allusers", "-n", "-X", "-P", "-j", job, "-o", "State"]);
             !["", "PENDING", "RUNNING", "COMPLETING"].contains(&state.as_str())
         });
     }
@@ -113,12 +114,21 @@ fn programs_of_real_jobs() {
     let (lib, own) = (for_users(&node, &guest()), for_users(&node, &SURVIVE));
     let socket = node.socket.clone();
     let preload = format!("export LD_PRELOAD={lib} JOBGLASS_SOCKET={socket}");
-    let alice = cluster.submit("jgalice", &["-N2", "--ntasks-per-node=2"], &format!(
-        "{preload}\nmodule load demo/1.0\nsrun -N1 -n1 {own} sleep 300\nsrun -N2 -n2 /usr/bin/hostname\n\
+    let alice = cluster.submit(
+        "jgalice",
+        &["-N2", "--ntasks-per-node=2"],
+        &format!(
+            "{preload}\nmodule load demo/1.0\nsrun -N1 -n1 {own} sleep 300\nsrun -N2 -n2 /usr/bin/hostname\n\
          mpirun mpi_hello\nfor i in 1 2 3; do /bin/date; done\n/usr/bin/python3 -c 'import json'"
-    ));
+        ),
+    );
     cluster.wait_for_end(&alice);
-    assert_eq!(cluster.state(&alice), "COMPLETED", "{}", cluster.as_user("jgalice", &["cat", &format!("{alice}.out")]));
+    assert_eq!(
+        cluster.state(&alice),
+        "COMPLETED",
+        "{}",
+        cluster.as_user("jgalice", &["cat", &format!("{alice}.out")])
+    );
 
     // Bob says he is Alice's job, and his job outlives an agent.
     let bob = cluster.submit("jgbob", &[], &format!("{preload}\nSLURM_JOB_ID={alice} {own} sleep 7000"));
@@ -138,7 +148,8 @@ fn programs_of_real_jobs() {
     for job in [&bob, &timed_out, &cancelled, &hungry] {
         cluster.wait_for_end(job);
     }
-    let states: Vec<String> = [&timed_out, &cancelled, &hungry].iter().map(|job| cluster.state(job)).collect();
+    let states: Vec<String> =
+        [&timed_out, &cancelled, &hungry].iter().map(|job| cluster.state(job)).collect();
     assert_eq!(states[0], "TIMEOUT");
     assert!(states[1].starts_with("CANCELLED"), "{states:?}");
     assert_eq!(states[2], "OUT_OF_MEMORY");
@@ -170,7 +181,11 @@ fn programs_of_real_jobs() {
     let eaten = one(&of_job(&rows, &hungry), "eat_memory").clone();
     assert_eq!(end(&eaten), "signal 9", "killed for its memory");
     assert!(eaten["max_rss_bytes"].as_u64().unwrap() > 20 << 20, "{eaten}");
-    println!("{} rows of {} jobs", ended_jobs.iter().map(|job| of_job(&rows, job).len()).sum::<usize>(), ended_jobs.len());
+    println!(
+        "{} rows of {} jobs",
+        ended_jobs.iter().map(|job| of_job(&rows, job).len()).sum::<usize>(),
+        ended_jobs.len()
+    );
 }
 
 fn check_programs(rows: &[&Row]) {
@@ -193,14 +208,18 @@ fn check_programs(rows: &[&Row]) {
     let dates = named(rows, "date");
     assert_eq!(sum_of_counts(dates.iter().copied()), 3, "{dates:#?}");
     assert_eq!(dates.len(), 1, "a loop over a system program is one row");
-    let python: Vec<_> = rows.iter().filter(|row| row["exe"].as_str().is_some_and(|exe| exe.contains("/python3"))).collect();
+    let python: Vec<_> =
+        rows.iter().filter(|row| row["exe"].as_str().is_some_and(|exe| exe.contains("/python3"))).collect();
     let python = python.iter().find(|row| row["argv"][1] == "-c").expect("the Python run");
     assert_eq!(python["step"], "batch");
     for row in [step, python, mpi[0], dates[0]] {
         assert_eq!(row["user"], "jgalice");
         assert!(strings(&row["modules"]).contains(&"demo/1.0"), "{row}");
         let objects = row["objects"].as_array().unwrap();
-        assert!(objects.iter().any(|object| object["path"].as_str().unwrap().contains("/libc.so.6")), "{row}");
+        assert!(
+            objects.iter().any(|object| object["path"].as_str().unwrap().contains("/libc.so.6")),
+            "{row}"
+        );
         assert!(has_source(row, "guest") && has_source(row, "kernel"), "{row}");
     }
     let mpi_objects = mpi[0]["objects"].as_array().unwrap();

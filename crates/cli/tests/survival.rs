@@ -54,29 +54,43 @@ fn endings(node: &Node) -> Vec<Case> {
     let other = copy(node.dir.path(), "other".into()).display().to_string();
     let mut cases = Vec::from(simple);
     cases.extend([
-        case(node, "exec", &["exec", &other, "return"], &[(OWN, "exec", "exec", true), ("other", "exec", "exit 0", true)]),
-        case(node, "exec from a thread", &["exec_thread", &other, "return"], &[
-            (OWN, "exec", "exec", true),
-            ("other", "exec", "exit 0", true),
-        ]),
+        case(
+            node,
+            "exec",
+            &["exec", &other, "return"],
+            &[(OWN, "exec", "exec", true), ("other", "exec", "exit 0", true)],
+        ),
+        case(
+            node,
+            "exec from a thread",
+            &["exec_thread", &other, "return"],
+            &[(OWN, "exec", "exec", true), ("other", "exec", "exit 0", true)],
+        ),
         case(node, "fork", &["fork"], &[(OWN, "exec", "exit 0", true), (OWN, "fork", "exit 7", false)]),
-        case(node, "fork and _exit", &["fork__exit"], &[
-            (OWN, "exec", "exit 0", true),
-            (OWN, "fork", "exit 8", false),
-        ]),
-        case(node, "vfork and exec", &["vfork_exec", &other, "return"], &[
-            (OWN, "exec", "exit 0", true),
-            ("other", "exec", "exit 0", true),
-        ]),
-        case(node, "posix_spawn", &["spawn", &own, "exit3"], &[
-            (OWN, "exec", "exit 3", true),
-            (OWN, "exec", "exit 3", true),
-        ]),
-        case(node, "daemon", &["daemon", &pid_file], &[
-            (OWN, "exec", "exit 0", true),
-            (OWN, "fork", "exit 0", false),
-            (OWN, "fork", "exit 9", false),
-        ]),
+        case(
+            node,
+            "fork and _exit",
+            &["fork__exit"],
+            &[(OWN, "exec", "exit 0", true), (OWN, "fork", "exit 8", false)],
+        ),
+        case(
+            node,
+            "vfork and exec",
+            &["vfork_exec", &other, "return"],
+            &[(OWN, "exec", "exit 0", true), ("other", "exec", "exit 0", true)],
+        ),
+        case(
+            node,
+            "posix_spawn",
+            &["spawn", &own, "exit3"],
+            &[(OWN, "exec", "exit 3", true), (OWN, "exec", "exit 3", true)],
+        ),
+        case(
+            node,
+            "daemon",
+            &["daemon", &pid_file],
+            &[(OWN, "exec", "exit 0", true), (OWN, "fork", "exit 0", false), (OWN, "fork", "exit 9", false)],
+        ),
         case(node, "chroot", &["chroot", &empty], &[(OWN, "exec", "exit 11", true)]),
     ]);
     cases
@@ -113,7 +127,11 @@ fn places(node: &Node) -> Vec<Case> {
         alone("argv of 100 kB", long_args, "exit 0", true),
         alone("a path of 3,000 bytes", with_args(&long, &["exit3"]), "exit 3", true),
         alone("a name that is not UTF-8", with_args(&odd, &["exit3"]), "exit 3", true),
-        Case { name: "a deleted executable", command: deleted, expected: vec![("gone", "exec", "exit 3", true)] },
+        Case {
+            name: "a deleted executable",
+            command: deleted,
+            expected: vec![("gone", "exec", "exit 3", true)],
+        },
         Case {
             name: "300 libraries",
             command: with_args(&MANY.join("many"), &[]),
@@ -124,7 +142,11 @@ fn places(node: &Node) -> Vec<Case> {
     for (name, program, args) in [
         ("a private pid namespace", "unshare", &["--pid", "--fork", "--mount-proc", &own, "exit3"][..]),
         ("a private network namespace", "unshare", &["--net", &own, "exit3"]),
-        ("a container-like root", "bwrap", &["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", &own, "exit3"]),
+        (
+            "a container-like root",
+            "bwrap",
+            &["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", &own, "exit3"],
+        ),
     ] {
         cases.push(alone(name, with_args(Path::new(program), args), "exit 3", true));
     }
@@ -178,7 +200,11 @@ fn check(case: &Case, pid: u32, rows: &[Row]) -> Result<Vec<Row>, String> {
         .collect();
     found.sort();
     expected.sort();
-    if found == expected { Ok(rows) } else { Err(format!("{}: {found:?} instead of {expected:?}", case.name)) }
+    if found == expected {
+        Ok(rows)
+    } else {
+        Err(format!("{}: {found:?} instead of {expected:?}", case.name))
+    }
 }
 
 /// Runs all cases; gives their rows by name.
@@ -245,7 +271,13 @@ fn programs_that_are_hard_to_see_have_their_records() {
     assert_eq!(libraries.len(), 300);
     assert!(libraries.iter().all(|object| object["build_id"].is_string()));
     let musl = only("a musl executable");
-    assert!(musl["objects"].as_array().unwrap().iter().any(|object| object["path"].as_str().unwrap().contains("musl")));
+    assert!(
+        musl["objects"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|object| object["path"].as_str().unwrap().contains("musl"))
+    );
 }
 
 /// Where only the abstract name exists, a private network hides it: the kernel and `/proc` still tell.
@@ -261,14 +293,20 @@ fn behind_a_private_network_the_kernel_still_tells() {
     let mut late = node.command(&own);
     let library = MANY.join("libmany_7.so");
     late.arg("late").arg(&library);
-    let rows = run(node, vec![
-        Case { name: "inside", command: inside, expected: vec![(OWN, "exec", "exit 0", false)] },
-        Case { name: "outside", command: late, expected: vec![(OWN, "exec", "exit 0", true)] },
-    ]);
+    let rows = run(
+        node,
+        vec![
+            Case { name: "inside", command: inside, expected: vec![(OWN, "exec", "exit 0", false)] },
+            Case { name: "outside", command: late, expected: vec![(OWN, "exec", "exit 0", true)] },
+        ],
+    );
     let inside = rows("inside").pop().unwrap();
     assert!(has_source(&inside, "kernel") && has_source(&inside, "proc"), "{inside}");
     assert_eq!(inside["argv"][1], "sleep");
-    assert!(inside["objects"].as_array().is_some_and(|objects| !objects.is_empty()), "from its maps: {inside}");
+    assert!(
+        inside["objects"].as_array().is_some_and(|objects| !objects.is_empty()),
+        "from its maps: {inside}"
+    );
     let late = &rows("outside")[0]["late_objects"];
     assert_eq!(late[0]["path"], library.display().to_string());
 }
@@ -288,7 +326,8 @@ fn objects_loaded_later_are_told_at_the_end() {
     let none = case(&node, "none", &["return"], &expected);
     let rows = run(node, vec![late, close, none]);
     let late = &rows("late")[0]["late_objects"];
-    let paths: Vec<&str> = late.as_array().unwrap().iter().map(|object| object["path"].as_str().unwrap()).collect();
+    let paths: Vec<&str> =
+        late.as_array().unwrap().iter().map(|object| object["path"].as_str().unwrap()).collect();
     assert_eq!(paths, libraries);
     assert!(late.as_array().unwrap().iter().all(|object| object["build_id"].is_string()), "{late}");
     assert_eq!(rows("closed again")[0]["objects_cut"], 1, "loaded and unloaded again: counted");
@@ -308,10 +347,12 @@ fn each_image_is_charged_with_its_own() {
     let cases = vec![
         case(&node, "burn", &["burn", "400", &own, "burn", "200"], &expected),
         case(&node, "grow", &["grow", "100", &own, "return"], &expected),
-        case(&node, "burn before a static program", &["burn", "400", &statics, "burn", "200"], &[
-            (OWN, "exec", "exec", true),
-            (OWN, "exec", "exit 0", false),
-        ]),
+        case(
+            &node,
+            "burn before a static program",
+            &["burn", "400", &statics, "burn", "200"],
+            &[(OWN, "exec", "exec", true), (OWN, "exec", "exit 0", false)],
+        ),
         case(&node, "threads", &["multi", "4"], &[(OWN, "exec", "exit 0", true)]),
     ];
     let rows = run(node, cases);

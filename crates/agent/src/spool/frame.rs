@@ -119,7 +119,8 @@ impl<'a> Segment<'a> {
     /// damaged frame's own length is tried first: only if that leads nowhere are its bytes searched, in which
     /// a frame may stand that is somebody's argument.
     fn resume(&self, from: usize) -> usize {
-        let len = self.bytes.get(from + 4..from + 8).and_then(|len| len.try_into().ok()).map(u32::from_le_bytes);
+        let len =
+            self.bytes.get(from + 4..from + 8).and_then(|len| len.try_into().ok()).map(u32::from_le_bytes);
         let behind = len.map(|len| from + FRAME_HEADER + len as usize);
         if let Some(behind) = behind.filter(|behind| self.is_next(*behind)) {
             return behind;

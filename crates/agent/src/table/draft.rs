@@ -104,7 +104,8 @@ impl About {
     }
 
     pub fn set_late(&mut self, paths: impl Iterator<Item = Bytes>, files: &Files) {
-        let objects = paths.filter(|path| !is_guest_library(path)).map(|path| Object { path, ..Object::default() });
+        let objects =
+            paths.filter(|path| !is_guest_library(path)).map(|path| Object { path, ..Object::default() });
         let list: Vec<Object> = objects.collect();
         let key = ListKey::new(&list, None);
         self.late = (!list.is_empty()).then(|| {
@@ -235,9 +236,10 @@ impl Draft {
         }
         let exe_file = about.exe.as_ref().and_then(|exe| exe.note(self.key.pid, around));
         let (objects, objects_cut) = resolved(&about.objects, &around.files);
-        let late = about.late.as_ref().map(|(list, key)| {
-            around.files.resolved(*key).unwrap_or_else(|| files::unresolved(list))
-        });
+        let late = about
+            .late
+            .as_ref()
+            .map(|(list, key)| around.files.resolved(*key).unwrap_or_else(|| files::unresolved(list)));
         let variables = about.variables();
         let mut place =
             job::place(self.context.job.as_ref(), variables, around.cluster.as_deref(), !jobs_are_told);

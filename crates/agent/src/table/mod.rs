@@ -14,6 +14,8 @@
 mod draft;
 mod look;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 mod usage;
 
 use std::cell::RefCell;

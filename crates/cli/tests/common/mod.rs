@@ -138,7 +138,13 @@ impl Node {
         let file = dir.path().join("agent.toml");
         let off = dir.path().join("off");
         fs::write(&file, format!("off_file = \"{}\"\n{config}", off.display())).unwrap();
-        let args = ["agent".into(), "--socket".into(), socket.clone(), "--config".into(), file.display().to_string()];
+        let args = [
+            "agent".into(),
+            "--socket".into(),
+            socket.clone(),
+            "--config".into(),
+            file.display().to_string(),
+        ];
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut node = Node { dir, socket, agent: None, args: args.into(), _alone };
         node.args.extend(["--spool".into(), node.spool().display().to_string()]);
@@ -151,7 +157,8 @@ impl Node {
     }
 
     pub fn start_agent(&mut self) {
-        let log = fs::OpenOptions::new().create(true).append(true).open(self.dir.path().join("agent.log")).unwrap();
+        let log =
+            fs::OpenOptions::new().create(true).append(true).open(self.dir.path().join("agent.log")).unwrap();
         self.agent = Some(Command::new(jobglass()).args(&self.args).stderr(log).spawn().unwrap());
         let path = Path::new(&self.socket);
         let ready = self.dir.path().join("agent.log");

@@ -1,0 +1,209 @@
+//! The kernel's traps as sequences of events, on a `/proc` that is made for each.
+
+use std::fs;
+use std::sync::Arc;
+
+use record::entry::{EndedBy, WithoutGuest};
+use record::guest::{Message, Start, Usage};
+use sample::Proc;
+use tempfile::TempDir;
+
+use super::{Finished, FromGuest, Surroundings, Table};
+use crate::clock::Clock;
+use crate::files::{Files, HashLimits};
+use crate::kernel::{Event, TaskStats};
+
+const SECOND: u64 = 1_000_000_000;
+
+struct World {
+    proc: TempDir,
+    table: Table,
+}
+
+impl World {
+    fn new() -> World {
+        let proc = tempfile::tempdir().unwrap();
+        let reader = Proc::new(proc.path());
+        let limits = HashLimits { max_bytes: 1 << 20, bytes_per_second: 1 << 30 };
+        let files = Files::start(reader.clone(), limits, Arc::default(), |_| {}).unwrap();
+        let rules = record::rules::RuleSet::default().pack().unwrap();
+        let table = Table::new(Surroundings {
+            proc: reader,
+            clock: Clock::now(),
+            host: "h".into(),
+            cluster: None,
+            files,
+            counters: Arc::default(),
+            rules: Arc::new(rules),
+            has_kernel: true,
+            socket: None,
+            memories_max: 10,
+        });
+        World { proc, table }
+    }
+
+    /// A process as `/proc` shows it.
+    fn proc_entry(&self, pid: u32, start_ticks: u64) {
+        let dir = self.proc.path().join(pid.to_string());
+        fs::create_dir_all(&dir).unwrap();
+        let stat = format!("{pid} (x) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 {start_ticks} 0 0");
+        fs::write(dir.join("stat"), stat).unwrap();
+    }
+
+    fn events(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.table.event(*event));
+        self.table.settle();
+    }
+
+    fn stats(&mut self, pid: u32, cpu_ns: u64) {
+        self.table.stats(TaskStats { pid, cpu_ns, peak_kib: 100, ..TaskStats::default() });
+    }
+
+    fn guest(&mut self, pid: u32, time: u64, exe: &str, used_us: u64) {
+        let usage = Some(Usage { user_us: used_us, ..Usage::default() });
+        let start = Start { time, exe: exe.as_bytes().into(), usage, ..Start::default() };
+        let message = Message::Start(Box::new(start));
+        self.table.guest(time, FromGuest { pid, uid: 7, message, memory: None });
+    }
+
+    /// Everything that has ended, as (pid, exec, end, status, program).
+    fn ended(&mut self) -> Vec<Finished> {
+        self.table.finish_all()
+    }
+}
+
+fn fork(time: u64, parent: u32, child: u32) -> Event {
+    Event::Fork { time, parent_tgid: parent, child, child_tgid: child }
+}
+
+fn thread(time: u64, tgid: u32, child: u32) -> Event {
+    Event::Fork { time, parent_tgid: tgid, child, child_tgid: tgid }
+}
+
+fn exec(time: u64, tgid: u32) -> Event {
+    Event::Exec { time, tgid }
+}
+
+fn exit(time: u64, pid: u32, tgid: u32, status: u32) -> Event {
+    Event::Exit { time, pid, tgid, status }
+}
+
+fn said(finished: &Finished) -> (u32, u32, EndedBy, Option<u32>) {
+    let image = &finished.image;
+    (image.key.pid, image.key.exec, image.ended_by, image.exit_code.or(image.signal))
+}
+
+#[test]
+fn a_leader_that_ends_first_does_not_end_the_process() {
+    let mut world = World::new();
+    world.events(&[fork(1, 1, 10), exec(2, 10), thread(3, 10, 11), exit(4, 10, 10, 0)]);
+    assert!(world.ended().is_empty(), "its other thread runs");
+    world.events(&[exit(5, 11, 10, 5 << 8)]);
+    assert_eq!(world.ended().iter().map(said).collect::<Vec<_>>(), [(10, 1, EndedBy::Exit, Some(5))]);
+}
+
+#[test]
+fn an_exec_from_a_thread_shows_the_leaders_end_first() {
+    let mut world = World::new();
+    world.events(&[
+        fork(1, 1, 10),
+        exec(2, 10),
+        thread(3, 10, 11),
+        exit(4, 10, 10, 9),
+        exec(5, 10),
+        exit(6, 10, 10, 0),
+    ]);
+    let ended = world.ended();
+    let said: Vec<_> = ended.iter().map(said).collect();
+    assert_eq!(said, [(10, 1, EndedBy::Exec, None), (10, 2, EndedBy::Exit, Some(0))]);
+}
+
+#[test]
+fn a_number_that_comes_again_is_another_process() {
+    let mut world = World::new();
+    world.stats(10, 100);
+    world.stats(10, 200);
+    world.events(&[
+        fork(1, 1, 10),
+        exec(2, 10),
+        exit(3, 10, 10, 0),
+        fork(5, 1, 10),
+        exec(6, 10),
+        exit(7, 10, 10, 0),
+    ]);
+    world.guest(10, 6, "/second", 0);
+    world.guest(10, 2, "/first", 0);
+    let ended = world.ended();
+    let said: Vec<_> =
+        ended.iter().map(|f| (f.image.exe.as_ref().unwrap().to_string(), f.image.used.user_ns)).collect();
+    assert_eq!(said, [("/first".into(), Some(100)), ("/second".into(), Some(200))]);
+}
+
+#[test]
+fn each_image_is_charged_with_the_difference() {
+    let mut world = World::new();
+    world.stats(10, 500_000);
+    world.events(&[fork(1, 1, 10), exec(2, 10)]);
+    world.guest(10, 3, "/a", 0);
+    world.events(&[exec(10, 10)]);
+    world.guest(10, 11, "/b", 300);
+    world.events(&[exit(20, 10, 10, 0)]);
+    let used: Vec<_> = world.ended().iter().map(|f| f.image.used.user_ns).collect();
+    assert_eq!(used, [Some(300_000), Some(200_000)]);
+}
+
+#[test]
+fn lost_accounting_is_unknown() {
+    let mut world = World::new();
+    world.events(&[fork(1, 1, 10), exec(2, 10), exit(3, 10, 10, 0)]);
+    assert_eq!(world.ended()[0].image.used.user_ns, None);
+}
+
+#[test]
+fn a_forked_copy_is_an_image_only_if_it_executes_nothing() {
+    let mut world = World::new();
+    world.events(&[fork(1, 1, 10), exec(2, 10)]);
+    world.guest(10, 3, "/a", 0);
+    world.events(&[
+        fork(4, 10, 20),
+        exit(5, 20, 20, 7 << 8),
+        fork(6, 10, 21),
+        exec(7, 21),
+        exit(8, 21, 21, 0),
+    ]);
+    let ended = world.ended();
+    assert_eq!(
+        ended.iter().map(said).collect::<Vec<_>>(),
+        [(20, 0, EndedBy::Exit, Some(7)), (21, 1, EndedBy::Exit, Some(0))]
+    );
+    assert_eq!(ended[0].image.forked_from.unwrap().pid, 10);
+    assert_eq!(ended[0].image.without_guest, Some(WithoutGuest::Forked));
+    assert_eq!(ended[0].image.exe.as_ref().unwrap().to_string(), "/a", "a copy of its parent");
+    assert_eq!(ended[1].image.forked_from, None);
+}
+
+#[test]
+fn after_lost_events_what_runs_is_compared_with_what_is_known() {
+    let mut world = World::new();
+    let ticks = crate::clock::monotonic_ns() / 10_000_000;
+    world.proc_entry(30, ticks);
+    world.events(&[fork(1, 1, 10), exec(2, 10)]);
+    world.table.resynchronise();
+    assert_eq!(world.ended().iter().map(said).collect::<Vec<_>>(), [(10, 1, EndedBy::Unknown, None)]);
+    world.events(&[exit(SECOND, 30, 30, 3 << 8)]);
+    assert_eq!(world.ended().iter().map(said).collect::<Vec<_>>(), [(30, 1, EndedBy::Exit, Some(3))]);
+}
+
+#[test]
+fn a_message_without_a_process_waits_and_is_counted() {
+    let mut world = World::new();
+    world.guest(10, 5, "/a", 0);
+    assert!(world.table.tick(6).is_empty());
+    world.events(&[fork(1, 1, 10), exec(4, 10)]);
+    world.table.tick(7);
+    world.events(&[exit(8, 10, 10, 0)]);
+    assert_eq!(world.ended()[0].image.exe.as_ref().unwrap().to_string(), "/a");
+    world.guest(99, 5, "/b", 0);
+    world.table.tick(5 + 2 * SECOND);
+    assert_eq!(world.table.around.counters.guest_messages_unmatched.get(), 1);
+}

@@ -1,0 +1,319 @@
+//! The agent as an administrator meets it: configuration, signals, switch, restart, folding, no privileges.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::*;
+
+/// Runs `jobglass` and gives exit code and standard error.
+fn fails(args: &[&str]) -> (i32, String) {
+    let output = Command::new(jobglass()).args(args).output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_wrong_configuration_names_file_line_and_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("agent.toml");
+    fs::write(&file, "cluster = \"c\"\n[spool]\nmax_mb = 7\n").unwrap();
+    let (code, err) = fails(&["agent", "--config", file.to_str().unwrap()]);
+    assert_eq!(code, 2);
+    assert!(err.contains("agent.toml:3: unknown field `max_mb`"), "{err}");
+    assert!(err.contains("max_mb = 7"), "{err}");
+    let (code, err) = fails(&["agent", "--config", "/nonexistent/agent.toml"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("/nonexistent/agent.toml"), "{err}");
+}
+
+#[test]
+fn reading_what_is_not_a_spool_is_an_error_and_an_empty_one_is_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(fails(&["spool", "read", dir.path().to_str().unwrap()]).0, 1);
+    let (code, err) = fails(&["spool", "read", "/nonexistent", "--json"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("/nonexistent"), "{err}");
+}
+
+#[test]
+fn two_agents_do_not_share_a_spool() {
+    let node = Node::start();
+    let other = node.dir.path().join("other.sock").display().to_string();
+    let spool = node.spool().display().to_string();
+    let (code, err) = fails(&["agent", "--spool", &spool, "--socket", &other]);
+    assert_eq!(code, 2);
+    assert!(err.contains("another agent"), "{err}");
+}
+
+#[test]
+fn a_terminated_agent_leaves_only_its_spool() {
+    let mut node = Node::start();
+    must(&mut node.command("/bin/true"));
+    node.stop_agent();
+    let left: Vec<String> = fs::read_dir(node.dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| !["spool", "agent.log", "agent.toml"].contains(&name.as_str()))
+        .collect();
+    assert_eq!(left, Vec::<String>::new());
+}
+
+#[test]
+fn a_damaged_spool_is_named_and_the_rest_is_read() {
+    if !is_root("a_damaged_spool_is_named_and_the_rest_is_read") {
+        return;
+    }
+    let mut node = Node::start();
+    for _ in 0..5 {
+        must(node.command(&*SURVIVE).arg("return"));
+    }
+    sleep_ms(300);
+    node.stop_agent();
+    let whole = node.rows("image").len();
+    let segment = node.spool().join("0000000001.seg");
+    let mut bytes = fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    let output = node.read("image");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err.contains("damaged") && err.contains("0000000001.seg"), "{err}");
+    assert!(
+        parse(&output).len() + 1 >= whole,
+        "one entry is lost, {} of {whole} are read",
+        parse(&output).len()
+    );
+}
+
+/// The flag file turns guest and agent off without touching what runs, and back on.
+#[test]
+fn the_switch() {
+    if !is_root("the_switch") {
+        return;
+    }
+    let mut node = Node::start();
+    let running = node.command(&*SURVIVE).args(["sleep", "20000"]).spawn().unwrap();
+    let mut running = KillOnDrop(running);
+    let off = node.dir.path().join("off");
+    fs::write(&off, "").unwrap();
+    wait_until(60, "the agent to go off", || !Path::new(&node.socket).exists());
+    let mut unseen = node.command(&*SURVIVE).arg("exit3").spawn().unwrap();
+    assert_eq!(unseen.wait().unwrap().code(), Some(3));
+    assert!(running.0.try_wait().unwrap().is_none(), "a running program goes on");
+    fs::remove_file(&off).unwrap();
+    wait_until(60, "the agent to come back", || Path::new(&format!("{}.0", node.socket)).exists());
+    let mut seen = node.command(&*SURVIVE).arg("exit3").spawn().unwrap();
+    seen.wait().unwrap();
+    sleep_ms(800);
+    node.stop_agent();
+    let rows = node.rows("image");
+    assert_eq!(tree(&rows, unseen.id()).len(), 0);
+    assert_eq!(tree(&rows, seen.id()).len(), 1);
+    let gaps = node.rows("gap");
+    assert!(gaps.iter().any(|gap| gap["reason"] == "switched_off"), "{gaps:?}");
+}
+
+struct KillOnDrop(std::process::Child);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_hangup_reads_the_configuration_again_and_a_bad_one_changes_nothing() {
+    if !is_root("a_hangup_reads_the_configuration_again_and_a_bad_one_changes_nothing") {
+        return;
+    }
+    let mut node = Node::start();
+    let config = node.dir.path().join("agent.toml");
+    fs::write(&config, "nonsense = 1\n").unwrap();
+    node.signal("HUP");
+    wait_until(5, "the complaint", || node.log().contains("agent.toml:1: unknown field `nonsense`"));
+    let first = node.command(&*SURVIVE).arg("return").spawn().unwrap().wait_id();
+    // Rules hold for what is not finished yet, too.
+    sleep_ms(1000);
+    fs::write(&config, format!("[privacy]\nskip_programs = [\"{}\"]\n", SURVIVE.display())).unwrap();
+    node.signal("HUP");
+    wait_until(5, "the new configuration", || node.log().contains("configuration read again"));
+    sleep_ms(100);
+    let second = node.command(&*SURVIVE).arg("return").spawn().unwrap().wait_id();
+    sleep_ms(800);
+    node.stop_agent();
+    let rows = node.rows("image");
+    assert_eq!((tree(&rows, first).len(), tree(&rows, second).len()), (1, 0));
+}
+
+trait WaitId {
+    fn wait_id(self) -> u32;
+}
+
+impl WaitId for std::process::Child {
+    fn wait_id(mut self) -> u32 {
+        self.wait().unwrap();
+        self.id()
+    }
+}
+
+#[test]
+fn what_is_alike_is_counted_in_one_row() {
+    if !is_root("what_is_alike_is_counted_in_one_row") {
+        return;
+    }
+    let mut node = Node::start();
+    let own = SURVIVE.display().to_string();
+    let script = format!(
+        "for i in $(seq 200); do echo $i | sed s/1/2/ >/dev/null; done; for i in 1 2 3 4 5; do {own} return; done"
+    );
+    let mut shell = node.command("/bin/bash").args(["-c", &script]).spawn().unwrap();
+    let pid = shell.id();
+    shell.wait().unwrap();
+    sleep_ms(1500);
+    node.stop_agent();
+    let rows = node.rows("image");
+    let ours = |name: &str| {
+        let is_named = |row: &&Row| row["exe"].as_str().is_some_and(|exe| exe.ends_with(name));
+        let rows: Vec<Row> =
+            rows.iter().filter(is_named).filter(|row| row["forked_from"].is_null()).cloned().collect();
+        rows.into_iter()
+            .filter(|row| row["ppid"] == pid || tree(std::slice::from_ref(row), pid).len() == 1)
+            .collect::<Vec<_>>()
+    };
+    let sed = ours("/sed");
+    assert!(
+        sum_of_counts(&sed) >= 200 && sed.len() <= 3,
+        "{} rows with {} runs",
+        sed.len(),
+        sum_of_counts(&sed)
+    );
+    assert_eq!(ours("/survive").len(), 5, "a user's program keeps its rows");
+    let forked: Vec<_> = rows.iter().filter(|row| row["forked_from"]["pid"] == pid).collect();
+    assert!(
+        sum_of_counts(forked.iter().copied()) >= 200 && forked.len() <= 5,
+        "{} rows of forked copies",
+        forked.len()
+    );
+}
+
+#[test]
+fn modules_containers_and_claims() {
+    if !is_root("modules_containers_and_claims") {
+        return;
+    }
+    let mut node = Node::start();
+    let mut command = node.command(&*SURVIVE);
+    command.arg("return");
+    command.env("LOADEDMODULES", "gcc/12:openmpi/4").env("_LMFILES_", "/m/gcc/12.lua:/m/openmpi/4.lua");
+    command.env("APPTAINER_CONTAINER", "/images/a.sif").env("OMP_NUM_THREADS", "4").env("SLURM_JOB_ID", "77");
+    let pid = command.spawn().unwrap().wait_id();
+    sleep_ms(800);
+    node.stop_agent();
+    let row = tree(&node.rows("image"), pid).pop().unwrap();
+    assert_eq!(row["modules"], serde_json::json!(["gcc/12", "openmpi/4"]));
+    assert_eq!(row["module_files"][1], "/m/openmpi/4.lua");
+    assert_eq!(row["container"], serde_json::json!({"kind": "apptainer", "image": "/images/a.sif"}));
+    assert_eq!(row["env"]["OMP_NUM_THREADS"], "4");
+    // Nothing on this machine knows better, so the claim is believed, and marked as one.
+    assert_eq!((&row["job"], &row["job_from"]), (&"77".into(), &"environment".into()));
+    assert_eq!(row["argv"], serde_json::json!([SURVIVE.display().to_string(), "return"]));
+    assert_eq!(row["exe_hash"].as_str().unwrap().len(), 32);
+}
+
+/// As an ordinary user: what the guests say is there, what cannot be seen is null and stated.
+#[test]
+fn without_privileges() {
+    if !is_root("without_privileges") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let (socket, spool) = (dir.path().join("s"), dir.path().join("spool"));
+    let copy = |path: &Path| {
+        let to = dir.path().join(path.file_name().unwrap());
+        fs::copy(path, &to).unwrap();
+        fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
+        to
+    };
+    let (bin, lib, own) = (copy(&jobglass()), copy(&guest()), copy(&SURVIVE));
+    let config = dir.path().join("agent.toml");
+    fs::write(&config, "").unwrap();
+    // Even the process connector is closed to a process without capabilities in a network of its own.
+    let mut agent = Command::new("unshare");
+    agent.args(["--user", "--net"]).arg(&bin).args(["agent", "--config"]).arg(&config);
+    agent.arg("--spool").arg(&spool).arg("--socket").arg(&socket);
+    let mut agent = KillOnDrop(agent.uid(65534).gid(65534).stderr(Stdio::piped()).spawn().unwrap());
+    wait_until(10, "the socket", || socket.exists());
+    sleep_ms(300);
+    let mut command = Command::new(&own);
+    command.args(["exec"]).arg(&own).arg("exit3").uid(65534).gid(65534);
+    command.env_clear().env("LD_PRELOAD", lib).env("JOBGLASS_SOCKET", &socket);
+    let pid = command.spawn().unwrap().wait_id();
+    sleep_ms(1500);
+    must(Command::new("kill").arg(agent.0.id().to_string()));
+    agent.0.wait().unwrap();
+    let read = |kind| {
+        let output = Command::new(jobglass())
+            .args(["spool", "read", "--json", "--kind", kind])
+            .arg(&spool)
+            .output()
+            .unwrap();
+        parse(&output)
+    };
+    let rows = tree(&read("image"), pid);
+    let ends: Vec<String> = rows.iter().map(end).collect();
+    assert_eq!(ends, ["exec", "unknown"], "{rows:#?}");
+    for row in &rows {
+        assert!(has_source(row, "guest") && !has_source(row, "kernel"), "{row}");
+        assert!(row["exit_code"].is_null() && row["max_rss_bytes"].is_null(), "{row}");
+        assert!(row["objects"].as_array().is_some_and(|objects| objects.len() >= 3), "{row}");
+    }
+    let blind = read("health").pop().unwrap()["blind"].clone();
+    assert_eq!(blind.as_array().unwrap().len(), 2, "{blind}");
+    assert!(blind[0].as_str().unwrap().contains("CAP_NET_ADMIN"), "{blind}");
+}
+
+#[test]
+fn help_version_man_pages_and_completions() {
+    let help = must(Command::new(jobglass()).arg("--help"));
+    for command in ["agent", "run", "doctor", "spool"] {
+        assert!(help.contains(command), "{help}");
+    }
+    assert!(must(Command::new(jobglass()).arg("--version")).starts_with("jobglass 0."));
+    let dir = tempfile::tempdir().unwrap();
+    must(Command::new(jobglass()).arg("generate").arg(dir.path()));
+    for file in ["man/man1/jobglass.1", "man/man1/jobglass-agent.1", "completions/jobglass.bash"] {
+        assert!(dir.path().join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn run_starts_a_program_with_the_guest() {
+    if !is_root("run_starts_a_program_with_the_guest") {
+        return;
+    }
+    let mut node = Node::start();
+    let mut command = Command::new(jobglass());
+    command
+        .args(["run", "--library"])
+        .arg(guest())
+        .args(["--socket", &node.socket, "--"])
+        .arg(&*SURVIVE)
+        .arg("exit3");
+    let mut child = command.spawn().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    sleep_ms(800);
+    node.stop_agent();
+    let rows = tree(&node.rows("image"), child.id());
+    assert!(rows.iter().any(|row| end(row) == "exit 3" && has_source(row, "guest")), "{rows:#?}");
+    let (code, err) = fails(&["run", "--library", "/nonexistent/x.so", "--", "true"]);
+    assert!(code == 2 && err.contains("/nonexistent/x.so"), "{code} {err}");
+    let (code, err) = fails(&["run", "--library", guest().to_str().unwrap(), "--", "/nonexistent/prog"]);
+    assert!(code == 2 && err.contains("/nonexistent/prog"), "{code} {err}");
+}
