@@ -40,7 +40,7 @@ demo: build ## see it at work: an agent, a few programs, what was recorded
 
 test: build ## run all tests, also those with the kernel and with Slurm (root)
 	scripts/need test
-	$(shipped) cargo test --workspace --locked
+	$(shipped) cargo test --workspace --locked -- --show-output
 
 lint: lint-rust lint-shell lint-licences ## check formatting, Rust and shell lints, licences
 

@@ -4,8 +4,9 @@
 //! next entry when it was written: whatever the spool holds from there on has ended since.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use record::entry::{Entry, Image, ObjectList};
@@ -26,7 +27,8 @@ pub fn write(dir: &Path, next_number: u64, running: &[Finished], now_ns: u64) ->
         payloads.extend(minicbor::to_vec(Entry::Image(Box::new(image.clone()))));
     }
     let new = dir.join(format!("{NAME}.new"));
-    fs::write(&new, spool::closed_segment(next_number, &payloads, now_ns))?;
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o640).open(&new)?;
+    file.write_all(&spool::closed_segment(next_number, &payloads, now_ns))?;
     fs::rename(new, dir.join(NAME))
 }
 

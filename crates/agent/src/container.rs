@@ -1,11 +1,12 @@
 //! Whether a process runs in a container, and in which image.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 
 use record::bytes::Bytes;
 use record::entry::Container;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use sample::Proc;
-use sample::process::read_bounded;
 
 use crate::job::Variables;
 
@@ -40,11 +41,12 @@ pub fn from_variables<T: AsRef<[u8]>>(variables: Variables<T>) -> Option<Contain
 /// Recognises a container by the files its runtime leaves, seen through the process's own root.
 pub fn from_root(proc: &Proc, pid: u32) -> Option<Container> {
     let has = |path: &str| fs::symlink_metadata(proc.inside(pid, path.as_bytes())).is_ok();
+    let read = |path: &str| read_inside(proc, pid, path);
     let known = |kind: &str, image| Some(Container { kind: kind.to_owned(), image });
     if has("/.singularity.d") {
         return known("apptainer", None);
     }
-    if let Some(text) = read_bounded(&proc.inside(pid, b"/run/.containerenv"), 4096) {
+    if let Some(text) = read("run/.containerenv") {
         return known("podman", containerenv_image(&text));
     }
     if has("/.dockerenv") {
@@ -54,6 +56,22 @@ pub fn from_root(proc: &Proc, pid: u32) -> Option<Container> {
         return known("charliecloud", None);
     }
     None
+}
+
+/// Reads the beginning of a regular file below the process's root. Whoever made that root may have put a pipe
+/// there, or a link that leads out of it.
+fn read_inside(proc: &Proc, pid: u32, path: &str) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let root =
+        rustix::fs::open(proc.path(pid, "root"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let file = File::from(rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut text = Vec::new();
+    file.take(4096).read_to_end(&mut text).ok()?;
+    Some(text)
 }
 
 /// `image="…"` in podman's file.

@@ -1,6 +1,6 @@
 //! What each distinct file is: its metadata, ELF identity and content hash, each found once.
 //!
-//! All of it happens on a thread of its own at the lowest priority, because a path may lie on a file system
+//! All of it happens on threads of its own at the lowest priority, because a path may lie on a file system
 //! that does not answer: the agent's main thread must not wait for it. Reading is bounded in rate and size.
 
 use std::collections::HashMap;
@@ -15,12 +15,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use record::bytes::Bytes;
-use record::entry::{File, Object, ObjectList};
+use record::entry::{Container, File, Object, ObjectList};
 use record::guest;
 use sample::Proc;
 use sample::process::FileStat;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use crate::container;
 use crate::counters::Counters;
 
 /// How many files and lists may wait.
@@ -90,14 +91,29 @@ impl ListKey {
 }
 
 enum Request {
-    Hash { open: Vec<PathBuf>, path: Bytes, stat: FileStat },
-    Resolve { key: ListKey, objects: Vec<guest::Object>, inside: Option<u32> },
+    /// What kind of container a mount namespace is, seen through a process in it.
+    Enter {
+        namespace: Vec<u8>,
+        pid: u32,
+    },
+    Hash {
+        open: Vec<PathBuf>,
+        path: Bytes,
+        stat: FileStat,
+    },
+    Resolve {
+        key: ListKey,
+        objects: Vec<guest::Object>,
+        inside: Option<u32>,
+    },
 }
 
 #[derive(Default)]
 struct Known {
     files: HashMap<u64, File>,
     lists: HashMap<ListKey, (Instant, Arc<ObjectList>)>,
+    /// Mount namespaces other than ours, once they were looked at.
+    containers: HashMap<Vec<u8>, Option<Container>>,
     /// Paths by device and inode: the kernel names executables that way when they are gone already.
     paths: HashMap<(u64, u64), u64>,
 }
@@ -107,6 +123,9 @@ struct Known {
 pub struct Files {
     known: Arc<Mutex<Known>>,
     requests: SyncSender<Request>,
+    /// What lies in other mount namespaces has a thread of its own: a user may mount a file system there that
+    /// never answers.
+    inside: SyncSender<Request>,
     counters: Arc<Counters>,
 }
 
@@ -116,15 +135,20 @@ impl Files {
         proc: Proc,
         limits: HashLimits,
         counters: Arc<Counters>,
-        announce: impl Fn(File) + Send + 'static,
+        announce: impl Fn(File) + Send + Sync + 'static,
     ) -> io::Result<Files> {
         let (requests, queue) = sync_channel(QUEUE);
-        let files = Files { known: Arc::default(), requests, counters };
-        let worker = Worker { files: files.clone(), proc, limits, announce: Box::new(announce) };
-        thread::Builder::new()
-            .name("files".into())
-            .stack_size(512 * 1024)
-            .spawn(move || worker.run(&queue))?;
+        let (inside, inside_queue) = sync_channel(QUEUE);
+        let files = Files { known: Arc::default(), requests, inside, counters };
+        let announce = Arc::new(announce);
+        for (name, queue) in [("files", queue), ("containers", inside_queue)] {
+            let (files, proc, announce) = (files.clone(), proc.clone(), announce.clone());
+            let worker = Worker { files, proc, limits, announce };
+            thread::Builder::new()
+                .name(name.into())
+                .stack_size(512 * 1024)
+                .spawn(move || worker.run(&queue))?;
+        }
         Ok(files)
     }
 
@@ -170,6 +194,18 @@ impl Files {
         known.lists.get(&key).filter(|(since, _)| since.elapsed() < LIST_FRESH).map(|(_, list)| list.clone())
     }
 
+    /// Has a mount namespace looked at, through a process in it.
+    pub fn enter(&self, namespace: &[u8], pid: u32) {
+        if !self.lock().containers.contains_key(namespace) {
+            self.send(Request::Enter { namespace: namespace.to_vec(), pid });
+        }
+    }
+
+    /// What kind of container a mount namespace is, if it is one and was looked at.
+    pub fn container(&self, namespace: &[u8]) -> Option<Container> {
+        self.lock().containers.get(namespace)?.clone()
+    }
+
     /// Says whether the file is new.
     fn insert(&self, id: u64, path: &Bytes, stat: &FileStat) -> bool {
         let mut known = self.lock();
@@ -202,7 +238,9 @@ impl Files {
     }
 
     fn send(&self, request: Request) {
-        if self.requests.try_send(request).is_err() {
+        let is_inside = matches!(request, Request::Enter { .. } | Request::Resolve { inside: Some(_), .. });
+        let queue = if is_inside { &self.inside } else { &self.requests };
+        if queue.try_send(request).is_err() {
             self.counters.files_dropped.one();
         }
     }
@@ -216,7 +254,7 @@ struct Worker {
     files: Files,
     proc: Proc,
     limits: HashLimits,
-    announce: Box<dyn Fn(File) + Send>,
+    announce: Arc<dyn Fn(File) + Send + Sync>,
 }
 
 impl Worker {
@@ -232,6 +270,7 @@ impl Worker {
             };
             match request {
                 Ok(Request::Resolve { key, objects, inside }) => self.resolve(key, &objects, inside),
+                Ok(Request::Enter { namespace, pid }) => self.enter(namespace, pid),
                 Ok(hash @ Request::Hash { .. }) => hashes.push(hash),
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
@@ -241,6 +280,15 @@ impl Worker {
                 }
             }
         }
+    }
+
+    fn enter(&self, namespace: Vec<u8>, pid: u32) {
+        let container = container::from_root(&self.proc, pid);
+        let mut known = self.files.lock();
+        if known.containers.len() >= LISTS_MAX {
+            known.containers.clear();
+        }
+        known.containers.insert(namespace, container);
     }
 
     fn resolve(&self, key: ListKey, objects: &[guest::Object], inside: Option<u32>) {

@@ -5,7 +5,6 @@
 //! * [`receive`] takes the guests' messages, [`kernel`] the kernel's events and accounting;
 //! * [`table`] joins them into program images, with [`job`] and [`container`] to say where they ran and
 //!   [`files`] to say what was executed and loaded;
-//! * [`late`] reads what guests tell after their start;
 //! * [`fold`] puts what is alike into one row;
 //! * [`output`] writes rows to the [`spool`];
 //! * [`checkpoint`] and [`progress`] let the next agent go on where this one stopped;
@@ -21,7 +20,6 @@ pub mod files;
 pub mod fold;
 pub mod job;
 pub mod kernel;
-pub mod late;
 pub mod limits;
 pub mod output;
 pub mod progress;

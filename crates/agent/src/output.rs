@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,8 @@ const SYNC: Duration = Duration::from_secs(5);
 enum Work {
     Row(Box<Finished>),
     File(Box<File>),
-    Gap(Gap),
+    /// Gaps wait beside the queue.
+    Gaps,
     Health(Box<Health>),
     Running(Vec<Finished>),
     Stop,
@@ -36,6 +37,8 @@ enum Work {
 #[derive(Clone)]
 pub struct Output {
     queue: SyncSender<Work>,
+    /// What must not be dropped although the queue is full.
+    gaps: Arc<Mutex<Vec<Gap>>>,
     counters: Arc<Counters>,
 }
 
@@ -57,7 +60,7 @@ impl Output {
     /// The queue alone; [`Output::start`] gives it a thread.
     pub fn new(counters: Arc<Counters>) -> (Output, Queue) {
         let (queue, work) = sync_channel(QUEUE);
-        (Output { queue, counters }, Queue(work))
+        (Output { queue, gaps: Arc::default(), counters }, Queue(work))
     }
 
     /// Starts the thread.
@@ -74,6 +77,7 @@ impl Output {
             spool,
             files,
             progress,
+            gaps: self.gaps.clone(),
             counters: self.counters.clone(),
             told: HashSet::new(),
             users: HashMap::new(),
@@ -100,16 +104,23 @@ impl Output {
         let _ = self.queue.try_send(Work::File(Box::new(file)));
     }
 
+    /// A gap; it waits for a disk that stalls, and the caller does not.
     pub fn gap(&self, gap: Gap) {
-        let _ = self.queue.send(Work::Gap(gap));
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).push(gap);
+        let _ = self.queue.try_send(Work::Gaps);
     }
 
     pub fn health(&self, health: Health) {
         let _ = self.queue.try_send(Work::Health(Box::new(health)));
     }
 
-    /// The images that run.
+    /// The images that run; left out while the disk stalls.
     pub fn running(&self, running: Vec<Finished>) {
+        let _ = self.queue.try_send(Work::Running(running));
+    }
+
+    /// The images that run when the agent stops, for the next one.
+    pub fn last_running(&self, running: Vec<Finished>) {
         let _ = self.queue.send(Work::Running(running));
     }
 
@@ -124,6 +135,7 @@ struct Writer {
     spool: SpoolWriter,
     files: Files,
     progress: ProgressFile,
+    gaps: Arc<Mutex<Vec<Gap>>>,
     counters: Arc<Counters>,
     /// Lists and files that the current segment knows.
     told: HashSet<u64>,
@@ -141,17 +153,19 @@ impl Writer {
                 Ok(Work::Row(finished)) => self.row(*finished),
                 Ok(Work::File(file)) if self.told.contains(&file.id) => self.write_one(Entry::File(*file)),
                 Ok(Work::File(_)) => {}
-                Ok(Work::Gap(gap)) => self.write_one(Entry::Gap(gap)),
-                Ok(Work::Health(health)) => self.write_one(Entry::Health(*health)),
+                Ok(Work::Gaps) => {}
+                Ok(Work::Health(health)) => self.health(*health),
                 Ok(Work::Running(running)) => {
                     let _ = checkpoint::write(&self.dir, self.spool.next_number(), &running, wall_ns());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Work::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                    self.write_gaps();
                     self.spool.close_segment();
                     return;
                 }
             }
+            self.write_gaps();
             if synced.elapsed() >= SYNC {
                 let _ = self.spool.sync();
                 synced = Instant::now();
@@ -193,6 +207,20 @@ impl Writer {
         }
         self.put_away += count;
         self.progress.write_put_away(self.put_away);
+    }
+
+    fn write_gaps(&mut self) {
+        let gaps = std::mem::take(&mut *self.gaps.lock().unwrap_or_else(PoisonError::into_inner));
+        gaps.into_iter().for_each(|gap| self.write_one(Entry::Gap(gap)));
+    }
+
+    /// Rows before this one have been counted meanwhile.
+    fn health(&mut self, mut health: Health) {
+        let now: HashMap<String, u64> = self.counters.snapshot().into_iter().collect();
+        for (name, value) in &mut health.counters {
+            *value = now.get(name).copied().unwrap_or(*value);
+        }
+        self.write_one(Entry::Health(health));
     }
 
     fn write_one(&mut self, entry: Entry) {

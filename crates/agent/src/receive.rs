@@ -27,7 +27,6 @@ use rustix::net::{
 };
 
 use crate::counters::Counters;
-use crate::late;
 use crate::table::FromGuest;
 
 /// Connections that may wait per socket. Each holds a descriptor in flight, of which a user may have as many
@@ -90,7 +89,6 @@ impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
             let _ = fs::remove_file(path);
-            let _ = fs::remove_file(late::ring_path(path));
         }
     }
 }
@@ -205,7 +203,7 @@ impl Receive {
         let new = PathBuf::from(format!("{}.new", own.display()));
         let _ = fs::remove_file(&new);
         let made = bind(&new.display().to_string()).and_then(|mut listener| {
-            late::create_ring(&own, uid)?;
+            listener.path = Some(new.clone());
             fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
             chown(&new, Some(uid), None)?;
             // In place only when it listens and belongs to its user.

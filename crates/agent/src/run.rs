@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::fold::Folder;
 use crate::kernel::{Connector, Taskstats};
 use crate::output::{Output, Writing};
 use crate::progress::{self, Left, Progress, ProgressFile};
-use crate::receive::{Command, Ends, Receive, path_of, wake, waker, woken};
+use crate::receive::{Command, Ends, Receive, wake, waker, woken};
 use crate::spool::{SpoolWriter, lock};
 use crate::table::{Finished, FromGuest, Surroundings, Table};
 use crate::{checkpoint, limits};
@@ -214,7 +215,7 @@ pub fn run(flags: Flags) -> Result<(), AgentError> {
     let config = flags.configure()?;
     let signals = Signals::catch().map_err(cannot("catch signals"))?;
     let dir = config.spool.dir.clone();
-    fs::create_dir_all(&dir).map_err(cannot(format!("make {}", dir.display())))?;
+    make_spool_directory(&dir).map_err(cannot(format!("make {}", dir.display())))?;
     let lock = lock::take(&dir).map_err(cannot(format!("lock {}", dir.display())))?;
     let _lock = lock.ok_or(AgentError::Locked(dir))?;
     limits::set_nice(config.limits.nice);
@@ -231,6 +232,11 @@ pub fn run(flags: Flags) -> Result<(), AgentError> {
     }
     agent.stop(writing);
     Ok(())
+}
+
+/// Records say what users run: only the agent's group may look.
+fn make_spool_directory(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o750).create(dir)
 }
 
 /// Goes to the processors it should stay on; says whether it knows them. Slurm's daemon may start after us.
@@ -280,7 +286,6 @@ impl Agent {
             counters: counters.clone(),
             rules: rules.clone(),
             has_kernel: kernel.connector.is_some(),
-            socket: path_of(&config.socket),
             memories_max: config.limits.guests.min(descriptors.saturating_sub(256) as usize),
         };
         let guests = Guests::start(&config, rules, counters.clone())?;
@@ -369,8 +374,12 @@ impl Agent {
             self.take_events();
             let now = monotonic_ns();
             for message in messages {
-                self.watch(message.pid);
+                let pid = message.pid;
+                let is_watched = self.watch(pid);
                 self.table.guest(now, message);
+                if !is_watched {
+                    self.table.gone(pid);
+                }
             }
             self.note_gone();
         }
@@ -415,16 +424,16 @@ impl Agent {
         self.forks_before + self.counters.forks.get()
     }
 
-    /// Without kernel events, a descriptor of each process tells its end.
-    fn watch(&mut self, pid: u32) {
+    /// Without kernel events, a descriptor of each process tells its end; `false` if it is gone already.
+    fn watch(&mut self, pid: u32) -> bool {
         if self.kernel.connector.is_some() || self.watched.contains_key(&pid) {
-            return;
+            return true;
         }
         let raw = rustix::process::Pid::from_raw(pid as i32);
         let flags = rustix::process::PidfdFlags::empty();
-        if let Some(Ok(fd)) = raw.map(|pid| rustix::process::pidfd_open(pid, flags)) {
-            self.watched.insert(pid, fd);
-        }
+        let Some(Ok(fd)) = raw.map(|pid| rustix::process::pidfd_open(pid, flags)) else { return false };
+        self.watched.insert(pid, fd);
+        true
     }
 
     fn note_gone(&mut self) {
@@ -572,7 +581,7 @@ impl Agent {
     fn stop(mut self, writing: Writing) {
         self.turn();
         self.flush();
-        self.output.running(self.table.snapshot());
+        self.output.last_running(self.table.snapshot());
         self.report_health();
         self.write_progress(true);
         self.output.stop();

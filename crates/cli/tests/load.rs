@@ -87,7 +87,7 @@ fn a_storm_is_recorded_completely() {
     let dynamic: Vec<_> = dynamic.copied().collect();
     let silent = sum_of_counts(dynamic.iter().filter(|row| !has_source(row, "guest")).copied());
     let nameless = sum_of_counts(executed.iter().filter(|row| row["exe"].is_null()).copied());
-    println!(
+    eprintln!(
         "execs: {independent} by tracefs, {recorded} recorded; guest missing in {silent} of {}; \
          without a path {nameless} of {} static programs ({:.2} %); agent {resident} KiB resident",
         sum_of_counts(dynamic.iter().copied()),
@@ -160,7 +160,7 @@ fn a_killed_agent_loses_nothing_that_was_spooled() {
     assert_eq!(killed.len(), 10, "{gaps:?}");
     let missed: u64 =
         killed.iter().map(|gap| gap["forks"].as_u64().unwrap() + gap["images"].as_u64().unwrap()).sum();
-    println!("{executed} executed, {recorded} recorded, {missed} in ten gaps");
+    eprintln!("{executed} executed, {recorded} recorded, {missed} in ten gaps");
     assert!(recorded + missed >= executed, "{executed} executed, {recorded} recorded, {missed} in gaps");
     // A gap has a size, not a guess: other processes of the machine are few against the storm's.
     assert!(recorded + missed < executed + executed / 4, "{recorded} recorded, {missed} in gaps");
@@ -226,7 +226,7 @@ fn a_full_disk_is_counted_and_recovered_from() {
         .filter(|gap| gap["reason"] == "spool_full")
         .map(|gap| gap["images"].as_u64().unwrap())
         .sum();
-    println!("{recorded} recorded, {dropped} dropped and counted");
+    eprintln!("{recorded} recorded, {dropped} dropped and counted");
     assert!(dropped > 0 && gap == dropped, "{dropped} dropped, {gap} in gaps");
     assert!(recorded >= 40 && recorded + dropped >= 540, "{recorded} recorded, {dropped} dropped");
 }
@@ -256,6 +256,6 @@ fn one_users_flood_costs_nobody_else_a_record() {
     let rows = node.rows("image");
     let victims: Vec<_> = rows.iter().filter(|row| is_ours(row) && row["uid"] == 65534).collect();
     let heard = sum_of_counts(victims.iter().filter(|row| has_source(row, "guest")).copied());
-    println!("flood: {}; heard {heard} of 300", flooded.trim());
+    eprintln!("flood: {}; heard {heard} of 300", flooded.trim());
     assert_eq!((sum_of_counts(victims.iter().copied()), heard), (300, 300));
 }

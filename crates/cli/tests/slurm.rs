@@ -181,7 +181,7 @@ fn programs_of_real_jobs() {
     let eaten = one(&of_job(&rows, &hungry), "eat_memory").clone();
     assert_eq!(end(&eaten), "signal 9", "killed for its memory");
     assert!(eaten["max_rss_bytes"].as_u64().unwrap() > 20 << 20, "{eaten}");
-    println!(
+    eprintln!(
         "{} rows of {} jobs",
         ended_jobs.iter().map(|job| of_job(&rows, job).len()).sum::<usize>(),
         ended_jobs.len()

@@ -23,14 +23,6 @@ pub enum Agent<'a> {
     Abstract(Fd),
 }
 
-/// Memory shared with the agent.
-pub enum Memory {
-    /// The user's ring beside the agent's socket.
-    Ring(Fd),
-    /// Our own.
-    Own,
-}
-
 /// A terminated name made of up to three parts.
 struct Name {
     bytes: [u8; NAME_MAX],
@@ -55,11 +47,6 @@ impl Name {
     fn as_c_str(&self) -> Option<&CStr> {
         CStr::from_bytes_with_nul(self.bytes.get(..=self.len)?).ok()
     }
-
-    /// Opens the file of this name with an ending, for writing.
-    fn with(&self, ending: &[u8]) -> Option<Fd> {
-        sys::open_for_writing(Name::new([self.as_bytes(), ending, b""])?.as_c_str()?).ok()
-    }
 }
 
 impl<'a> Agent<'a> {
@@ -81,14 +68,6 @@ impl<'a> Agent<'a> {
             connect_abstract(DEFAULT_ABSTRACT, uid)
         } else {
             None
-        }
-    }
-
-    /// Where objects loaded later can be told.
-    pub fn memory(&self, uid: &[u8]) -> Option<Memory> {
-        match self {
-            Agent::Path(path) => Name::new([path, b".", uid])?.with(b".late").map(Memory::Ring),
-            Agent::Abstract(_) => Some(Memory::Own),
         }
     }
 

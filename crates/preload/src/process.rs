@@ -28,16 +28,15 @@ impl Identity {
     }
 
     fn write_uid(&mut self, uid: u32) {
-        let mut divisor = 1_000_000_000;
-        while divisor > 0 {
-            let digit = uid.wrapping_div(divisor) % 10;
+        for divisor in [1_000_000_000, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1]
+        {
+            let digit = uid.checked_div(divisor).unwrap_or(0) % 10;
             if (digit > 0 || self.uid_len > 0 || divisor == 1)
                 && let Some(place) = self.uid.get_mut(self.uid_len)
             {
                 *place = b'0'.wrapping_add(digit as u8);
                 self.uid_len = self.uid_len.wrapping_add(1);
             }
-            divisor /= 10;
         }
     }
 }

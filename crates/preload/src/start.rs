@@ -114,8 +114,7 @@ fn report(workspace: &mut Workspace) -> Option<()> {
     objects.write(identity.pid, exe, scratch.0, &mut out);
     write_directory(&mut out, scratch.0);
     out.end();
-    let memory = agent.memory(identity.uid());
-    let late = baseline.zip(memory).and_then(|(baseline, memory)| late::prepare(memory, time, baseline));
+    let late = baseline.and_then(|baseline| late::prepare(time, baseline));
     agent.send(identity.uid(), out.written(), late.as_ref());
     None
 }
@@ -220,7 +219,7 @@ fn write_variable(out: &mut Writer, name: &[u8], value: &[u8], redactor: &Redact
             let start = out.open_bytes();
             out.put(name);
             out.put(b"=");
-            redactor.value(value, out);
+            redactor.variable(name, value, out);
             out.close_bytes(start);
         })
 }

@@ -87,18 +87,9 @@ pub fn geteuid() -> u32 {
 
 /// Opens a file for reading.
 pub fn open(path: &CStr) -> Result<Fd> {
-    open_with(path, 0)
-}
-
-/// Opens a file for reading and writing.
-pub fn open_for_writing(path: &CStr) -> Result<Fd> {
-    open_with(path, 2)
-}
-
-fn open_with(path: &CStr, mode: usize) -> Result<Fd> {
-    const O_CLOEXEC: usize = 0o2000000;
+    const O_RDONLY_CLOEXEC: usize = 0o2000000;
     // SAFETY: the path is terminated and outlives the call.
-    unsafe { call(nr::OPENAT, [AT_FDCWD, path.as_ptr() as usize, O_CLOEXEC | mode, 0, 0, 0]) }
+    unsafe { call(nr::OPENAT, [AT_FDCWD, path.as_ptr() as usize, O_RDONLY_CLOEXEC, 0, 0, 0]) }
         .map(|fd| Fd(fd as i32))
 }
 

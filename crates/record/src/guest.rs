@@ -105,17 +105,17 @@ pub fn decode(message: &[u8]) -> Result<Message, Error> {
     }
 }
 
-/// Decodes the record at the beginning of `memory`, and gives its length; `None` if there is none (yet).
-pub fn decode_late(memory: &[u8]) -> Option<(Result<Late, Error>, usize)> {
+/// Decodes what a guest told at its end; `None` if it told nothing.
+pub fn decode_late(memory: &[u8]) -> Option<Result<Late, Error>> {
     let word = |at: usize| memory.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
     let time = memory.get(8..16).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes)?;
     let len = word(4)? as usize;
-    if word(0)? != late::DONE || !(late::LIST..=late::RECORD_MAX).contains(&len) {
+    if word(0)? != late::DONE || !(late::LIST..=late::BYTES).contains(&len) {
         return None;
     }
     let paths = list(&mut Decoder::new(memory.get(late::LIST..len)?), bytes);
     let (cut, unloaded) = (word(16)?, word(20)?);
-    Some((paths.map(|paths| Late { time, paths, cut, unloaded }), len))
+    Some(paths.map(|paths| Late { time, paths, cut, unloaded }))
 }
 
 /// Whether another item follows in a container of known or unknown length.
@@ -234,19 +234,18 @@ mod tests {
     #[test]
     fn late_memory_is_read_only_when_done() {
         let mut memory = vec![0; 64];
-        assert_eq!(decode_late(&memory).map(|(_, len)| len), None);
+        assert!(decode_late(&memory).is_none());
         memory[4] = 28;
         memory[8] = 77;
         memory[24..28].copy_from_slice(&[0x81, 0x42, b'/', b'a']);
-        assert_eq!(decode_late(&memory).map(|(_, len)| len), None);
+        assert!(decode_late(&memory).is_none());
         memory[..4].copy_from_slice(&late::DONE.to_le_bytes());
-        let (late, len) = decode_late(&memory).unwrap();
-        let late = late.unwrap();
-        assert_eq!((late.time, late.paths, len), (77, vec![Bytes(b"/a".to_vec())], 28));
+        let late = decode_late(&memory).unwrap().unwrap();
+        assert_eq!((late.time, late.paths), (77, vec![Bytes(b"/a".to_vec())]));
         memory[4] = 26;
-        assert!(decode_late(&memory).unwrap().0.is_err());
+        assert!(decode_late(&memory).unwrap().is_err());
         memory[4] = 200;
-        assert_eq!(decode_late(&memory).map(|(_, len)| len), None);
+        assert!(decode_late(&memory).is_none());
     }
 
     proptest! {

@@ -91,7 +91,7 @@ identifying! {
     b"PMI_RANK",
     b"PMIX_RANK",
     b"OMPI_COMM_WORLD_RANK",
-    b"_COMM_WORLD_RANK",
+    b"MV2_COMM_WORLD_RANK",
     b"LOADEDMODULES",
     b"_LMFILES_",
     b"APPTAINER_CONTAINER",
@@ -107,43 +107,23 @@ identifying! {
     b"container",
 }
 
-/// What a guest tells after its start: the objects loaded later, through memory shared with the agent.
-///
-/// The list is a CBOR array of paths behind two counts, in one of two kinds of memory:
-///
-/// * Beside the agent's socket each user has a file (`NAME.UID.late`) that all the user's guests map: a ring
-///   of records. The word at [`HEAD`] counts the bytes ever reserved; a writer adds its record's length to
-///   it and owns that part. The reader clears what it has read, so a record is either whole or not there.
-/// * Where only an abstract name is visible, a guest shares memory of its own, which holds one record.
-///
-/// A record, aligned to eight bytes, its state written last:
+/// What a guest tells after its start, through memory it shares with the agent: the objects loaded later.
 ///
 /// | offset | size | content |
 /// |---|---|---|
-/// | 0 | 4 | state: [`DONE`] |
+/// | 0 | 4 | state, written last: [`DONE`](late::DONE) |
 /// | 4 | 4 | length of the record |
 /// | 8 | 8 | `TIME` of the guest's message |
 /// | 16 | 4 | objects that did not fit |
 /// | 20 | 4 | objects loaded and unloaded again before the end |
 /// | 24 | … | CBOR array of paths |
-///
-/// [`HEAD`]: late::HEAD
-/// [`DONE`]: late::DONE
 pub mod late {
     /// `JGLT`: the record is whole.
     pub const DONE: u32 = u32::from_le_bytes(*b"JGLT");
     /// Where a record's list begins.
     pub const LIST: usize = 24;
-    /// No record is larger.
-    pub const RECORD_MAX: usize = 32 * 1024;
-    /// Size of a user's ring.
-    pub const RING_BYTES: usize = 256 * 1024;
-    /// Where the ring's count of reserved bytes is.
-    pub const HEAD: usize = 0;
-    /// Where the ring's records begin.
-    pub const DATA: usize = 4096;
-    /// How many bytes of records the ring holds.
-    pub const DATA_BYTES: usize = RING_BYTES - DATA;
+    /// Size of the memory; pages that are never written cost nothing.
+    pub const BYTES: usize = 64 * 1024;
 }
 
 /// Where bytes go.

@@ -104,7 +104,7 @@ impl Proc {
     pub fn exe(&self, pid: u32) -> Option<Exe> {
         let link = self.path(pid, "exe");
         let path = fs::read_link(&link).ok()?.into_os_string().into_vec();
-        let stat = fs::metadata(&link).ok().map(|meta| FileStat::from(&meta));
+        let stat = stat_without_asking(&link);
         let deleted = stat.is_some_and(|stat| stat.links == 0);
         let path = match path.strip_suffix(b" (deleted)") {
             Some(name) if deleted => name.to_vec(),
@@ -180,6 +180,22 @@ impl Proc {
     fn read(&self, pid: u32, name: &str, max: u64) -> Option<Vec<u8>> {
         read_bounded(&self.path(pid, name), max)
     }
+}
+
+/// What is known of a file without asking a server that may not answer.
+fn stat_without_asking(path: &Path) -> Option<FileStat> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+    let stat = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS).ok()?;
+    let mtime = stat.stx_mtime;
+    Some(FileStat {
+        dev: makedev(stat.stx_dev_major, stat.stx_dev_minor),
+        inode: stat.stx_ino,
+        size: stat.stx_size,
+        mtime_ns: (mtime.tv_sec.max(0) as u64) * 1_000_000_000 + u64::from(mtime.tv_nsec),
+        links: u64::from(stat.stx_nlink),
+        uid: Some(stat.stx_uid),
+        mode: Some(u32::from(stat.stx_mode)),
+    })
 }
 
 /// Reads a file up to `max` bytes.

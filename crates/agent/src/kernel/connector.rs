@@ -104,8 +104,8 @@ pub fn parse(payload: &[u8]) -> Option<(Sequence, Option<Event>)> {
     let number = u32_at(payload, 8)?;
     let event = payload.get(CN_HEADER..)?;
     let (what, cpu, time) = (u32_at(event, 0)?, u32_at(event, 4)?, u64_at(event, 8)?);
-    if what == 0 {
-        // The answer to the subscription has no number of its own.
+    if what == 0 && cpu == u32::MAX {
+        // The answer to somebody's subscription; from 6.6 on it is numbered like an event, before it is not.
         return None;
     }
     let data = |index: usize| u32_at(event, EVENT_HEADER + 4 * index);
@@ -150,7 +150,8 @@ mod tests {
         ] {
             assert_eq!(parse(&event(what, 3, 9, data)), Some((sequence, expected)));
         }
-        assert_eq!(parse(&event(0, 3, 9, &[0])), None);
+        assert_eq!(parse(&event(0, 3, 9, &[0])), Some((sequence, None)));
+        assert_eq!(parse(&event(0, u32::MAX, 9, &[0])), None);
         assert_eq!(parse(&event(2, 3, 9, &[5])), None);
     }
 

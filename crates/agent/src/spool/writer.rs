@@ -119,11 +119,23 @@ impl SpoolWriter {
             frame::push_entry(&mut frames, number, payload);
         }
         if self.bytes() + frames.len() as u64 > self.limits.max_bytes {
+            // Segments may have been taken away.
+            self.recount();
+        }
+        if self.bytes() + frames.len() as u64 > self.limits.max_bytes {
             return Err(SpoolError::Full(self.limits.max_bytes));
         }
         self.write(&frames)?;
         self.next_number += payloads.len() as u64;
         Ok(())
+    }
+
+    fn recount(&mut self) {
+        let current = self.current.as_ref().map(|current| current.path.as_path());
+        let closed =
+            segments(&self.dir).into_iter().flatten().filter(|file| Some(file.path.as_path()) != current);
+        self.closed_bytes =
+            closed.filter_map(|file| fs::metadata(file.path).ok()).map(|meta| meta.len()).sum();
     }
 
     /// Asks the disk to keep what was written.

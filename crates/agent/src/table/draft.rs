@@ -1,15 +1,19 @@
 //! An image that has ended, on its way to a record.
 
 use std::cell::RefCell;
+use std::fs::File as OsFile;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use record::bytes::Bytes;
 use record::entry::{Container, EndedBy, Image, ImageKey, ObjectList, Used, WithoutGuest};
-use record::guest::{Late, Object, Start};
-use record::rules::Rules;
+use record::guest::{Object, Start, decode_late};
+use record::rules::{Redactor, Rules};
+use record::wire::late;
 use sample::process::FileStat;
 
 use super::look::is_guest_library;
@@ -73,14 +77,14 @@ pub struct About {
     pub late: Option<(Vec<Object>, ListKey)>,
     pub late_cut: u64,
     pub container: Option<Container>,
+    /// The mount namespace, if it is not ours.
+    pub namespace: Option<Vec<u8>>,
     pub seccomp: Option<u32>,
     pub preloaded: Option<bool>,
     pub off: bool,
     pub suppressed: bool,
     pub from_guest: bool,
     pub earlier: bool,
-    /// When the guest spoke, by which it names itself later.
-    pub guest_time: u64,
     /// When `/proc` was read last, monotonic.
     pub looked_at: u64,
 }
@@ -97,10 +101,16 @@ impl About {
         }
     }
 
-    /// Takes over what the guest says at its end.
-    pub fn hear_late(&mut self, late: Late, files: &Files) {
-        self.late_cut = u64::from(late.cut) + u64::from(late.unloaded);
-        self.set_late(late.paths.into_iter(), files);
+    /// Takes over what the guest says at its end, in the memory it shares with us.
+    pub fn hear_late(&mut self, memory: Option<OwnedFd>, files: &Files) {
+        let Some(memory) = memory else { return };
+        let mut bytes = vec![0; late::BYTES];
+        // The size is whatever the process made of it.
+        let Ok(n) = OsFile::from(memory).read_at(&mut bytes, 0) else { return };
+        if let Some(Ok(late)) = bytes.get(..n).and_then(decode_late) {
+            self.late_cut = u64::from(late.cut) + u64::from(late.unloaded);
+            self.set_late(late.paths.into_iter(), files);
+        }
     }
 
     pub fn set_late(&mut self, paths: impl Iterator<Item = Bytes>, files: &Files) {
@@ -114,6 +124,30 @@ impl About {
         });
     }
 
+    /// Keeps of a guest's arguments and environment what the site's rules allow: a guest in a container does
+    /// not see them, and goes by the default ones.
+    fn take_words(&mut self, argv: Vec<Bytes>, env: Vec<Bytes>, around: &Surroundings) {
+        let Some(rules) = Rules::new(&around.rules) else { return };
+        let name = |variable: &Bytes| variable.iter().position(|b| *b == b'=').unwrap_or(variable.len());
+        let program = argv.first().cloned().unwrap_or_default();
+        let mut redactor = Redactor::new(rules, &program);
+        let mut redact = |arg: &Bytes| {
+            let mut out = Vec::with_capacity(arg.len());
+            redactor.arg(arg, &mut out);
+            Bytes(out)
+        };
+        self.argv = Some(argv.iter().map(&mut redact).collect());
+        self.env = Some(env.into_iter().filter(|v| rules.keeps_variable(&v[..name(v)])).collect());
+    }
+
+    /// Remembers in which mount namespace the process is, if not in ours, and has it looked at.
+    pub fn enter(&mut self, namespace: Option<&[u8]>, pid: u32, around: &Surroundings) {
+        if let Some(namespace) = namespace {
+            around.files.enter(namespace, pid);
+            self.namespace = Some(namespace.to_vec());
+        }
+    }
+
     /// Takes over what the guest says.
     pub fn hear(&mut self, start: Start, pid: u32, around: &Surroundings, own_namespace: Option<&[u8]>) {
         let known = self.exe.take().filter(|known| known.link == start.exe);
@@ -125,19 +159,15 @@ impl About {
         } else {
             self.exe = known;
         }
-        self.guest_time = start.time;
-        self.argv = Some(start.argv);
+        self.take_words(start.argv, start.env, around);
         self.argv_cut = start.argv_cut;
         self.cwd = start.cwd.or(self.cwd.take());
         self.ids = start.ids;
-        self.env = Some(start.env);
         self.from_guest = true;
         self.container = container::from_variables(Variables(&self.ids));
         let namespace = around.proc.mount_namespace(pid);
         let inside = namespace.as_deref().filter(|namespace| Some(*namespace) != own_namespace);
-        if inside.is_some() && self.container.is_none() {
-            self.container = container::from_root(&around.proc, pid);
-        }
+        self.enter(inside, pid, around);
         let key = ListKey::new(&start.objects, inside);
         let _ = around.files.resolve(key, &start.objects, inside.map(|_| pid));
         self.objects = Objects::Told { list: start.objects, key, cut: start.objects_cut };
@@ -269,7 +299,9 @@ impl Draft {
             modules: module_list(&about, "LOADEDMODULES"),
             module_files: module_list(&about, "_LMFILES_"),
             env: about.env.clone(),
-            container: about.container.clone(),
+            container: about.container.clone().or_else(|| {
+                about.namespace.as_deref().and_then(|namespace| around.files.container(namespace))
+            }),
             objects: objects.as_ref().map(|list| list.id),
             late_objects: late.as_ref().map(|list| list.id),
             objects_cut: objects_cut + about.late_cut,

@@ -164,9 +164,7 @@ impl Table {
             return;
         }
         about.looked_at = clock::monotonic_ns();
-        if is_inside && about.container.is_none() {
-            about.container = container::from_root(proc, pid);
-        }
+        about.enter(namespace.as_deref().filter(|_| is_inside), pid, &self.around);
         let mapped = mapped.into_iter().filter(|path| !is_guest_library(path)).map(Bytes);
         if let Objects::Told { list, .. } = &about.objects {
             let late: Vec<Bytes> =
@@ -229,7 +227,7 @@ impl About {
                 _ => {}
             }
             let mut kept = variable[..=at].to_vec();
-            redactor.value(value, &mut kept);
+            redactor.variable(name, value, &mut kept);
             if is_identifying(name) {
                 ids.push(Bytes(kept));
             } else if rules.keeps_variable(name) {

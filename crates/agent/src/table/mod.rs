@@ -22,7 +22,6 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -34,7 +33,6 @@ use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::files::Files;
 use crate::kernel::{Event, TaskStats};
-use crate::late::{self, Rings};
 
 pub use draft::Finished;
 use draft::{About, Context, Draft};
@@ -66,8 +64,6 @@ pub struct Surroundings {
     pub rules: Arc<Vec<u8>>,
     /// Whether the kernel reports execs and exits; without, guests' messages are all there is.
     pub has_kernel: bool,
-    /// The path of the agent's socket, beside which users' rings are; abstract ones have none.
-    pub socket: Option<PathBuf>,
     /// How many guests' shared memories may be held open.
     pub memories_max: usize,
 }
@@ -130,7 +126,6 @@ pub struct Table {
     /// The cluster's name, as the first process of a job had it, for those that do not say.
     cluster: Option<String>,
     memories: usize,
-    rings: Rings,
 }
 
 /// A process to look at again.
@@ -158,7 +153,6 @@ impl PartialOrd for Look {
 impl Table {
     pub fn new(around: Surroundings) -> Table {
         let own_namespace = around.proc.mount_namespace(std::process::id());
-        let rings = Rings::new(around.socket.clone());
         Table {
             around,
             live: HashMap::new(),
@@ -173,7 +167,6 @@ impl Table {
             jobs_are_told: false,
             cluster: None,
             memories: 0,
-            rings,
         }
     }
 
@@ -404,6 +397,9 @@ impl Table {
     fn exit(&mut self, time: u64, pid: u32, tgid: u32, status: u32) {
         let Some(process) = self.live.get_mut(&tgid) else {
             self.owed.push((pid, Rc::default()));
+            if pid == tgid {
+                self.around.counters.exits_unknown.one();
+            }
             return;
         };
         self.owed.push((pid, process.image.sum.clone()));
@@ -433,7 +429,7 @@ impl Table {
         let image = std::mem::replace(&mut process.image, Live::new(0));
         self.memories -= usize::from(image.memory.is_some());
         let mut draft = Draft::new(pid, &process, &image, &self.around.clock);
-        self.take_late(process.uid, &image.about, image.memory);
+        image.about.borrow_mut().hear_late(image.memory, &self.around.files);
         draft.end(time.unwrap_or_else(crate::clock::monotonic_ns), by, status);
         if time.is_none() {
             draft.end = None;
@@ -509,10 +505,8 @@ impl Table {
                 }
                 Message::Suppressed { .. } => draft.about.borrow_mut().suppressed = true,
             }
-            if let Some(late) =
-                from.memory.filter(|_| draft.ended_by != EndedBy::Exec).and_then(late::read_own)
-            {
-                draft.about.borrow_mut().hear_late(late, &self.around.files);
+            if draft.ended_by != EndedBy::Exec {
+                draft.about.borrow_mut().hear_late(from.memory, &self.around.files);
             }
         }
         if let Some((key, base, peak)) = charge {
@@ -541,22 +535,6 @@ impl Table {
             self.live.insert(from.pid, process);
         }
         self.look_at_start(from.pid);
-    }
-
-    /// Takes what guests have told at their ends, the one that has just ended among them.
-    fn take_late(&mut self, uid: Option<u32>, about: &Rc<RefCell<About>>, memory: Option<OwnedFd>) {
-        if let Some(late) = memory.and_then(late::read_own) {
-            about.borrow_mut().hear_late(late, &self.around.files);
-        }
-        let (Some(uid), true) = (uid, about.borrow().from_guest) else { return };
-        for late in self.rings.take(uid) {
-            let is_meant = |about: &&Rc<RefCell<About>>| about.borrow().guest_time == late.time;
-            let live = self.live.values().map(|process| &process.image.about);
-            let waiting = self.waiting.iter().map(|draft| &draft.about);
-            if let Some(about) = std::iter::once(about).chain(live).chain(waiting).find(is_meant) {
-                about.borrow_mut().hear_late(late, &self.around.files);
-            }
-        }
     }
 
     fn note_user(&mut self, uid: u32) {

@@ -36,7 +36,6 @@ impl World {
             counters: Arc::default(),
             rules: Arc::new(rules),
             has_kernel: true,
-            socket: None,
             memories_max: 10,
         });
         World { proc, table }

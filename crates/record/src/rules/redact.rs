@@ -61,9 +61,13 @@ impl<'a> Redactor<'a> {
         self.text(arg, is_option, out);
     }
 
-    /// Redacts text that is not an argument, such as a variable's value.
-    pub fn value(&self, text: &[u8], out: &mut impl Sink) {
-        self.text(text, false, out);
+    /// Writes the value of a variable without its secrets; all of it is one if the name says so.
+    pub fn variable(&self, name: &[u8], value: &[u8], out: &mut impl Sink) {
+        if self.is_secret_name(name) {
+            out.put(REDACTED);
+        } else {
+            self.text(value, false, out);
+        }
     }
 
     /// Options that are secret in this program only; says whether `arg` was one.
@@ -259,6 +263,20 @@ mod tests {
             (&["a", "", "-", "--", "="], &["a", "", "-", "--", "="]),
         ] {
             assert_eq!(redacted(args), expected, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn a_variables_name_may_make_all_of_it_a_secret() {
+        for (name, value, expected) in [
+            ("OMPI_MCA_my_password", "hunter2", "***"),
+            ("JOBGLASS_TOKEN", "abc", "***"),
+            ("OMP_NUM_THREADS", "4", "4"),
+            ("FI_PROVIDER", "https://a:b@c/", "https://a:***@c/"),
+        ] {
+            let mut out = Vec::new();
+            Redactor::new(Rules::builtin(), b"").variable(name.as_bytes(), value.as_bytes(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
         }
     }
 
