@@ -373,14 +373,14 @@ impl Agent {
         if self.is_off.is_none() {
             self.take_events();
             let now = monotonic_ns();
+            let mut gone = Vec::new();
             for message in messages {
-                let pid = message.pid;
-                let is_watched = self.watch(pid);
-                self.table.guest(now, message);
-                if !is_watched {
-                    self.table.gone(pid);
+                if !self.watch(message.pid) {
+                    gone.push(message.pid);
                 }
+                self.table.guest(now, message);
             }
+            gone.into_iter().for_each(|pid| self.table.gone(pid));
             self.note_gone();
         }
         for uid in self.table.take_new_users() {

@@ -226,6 +226,55 @@ fn modules_containers_and_claims() {
     assert_eq!(row["exe_hash"].as_str().unwrap().len(), 32);
 }
 
+/// A user may make any root for their programs, also one in which nothing answers; the agent goes on.
+#[test]
+fn a_root_that_is_a_trap_stops_nobody() {
+    if !is_root("a_root_that_is_a_trap_stops_nobody") {
+        return;
+    }
+    let mut node = Node::start();
+    let own = SURVIVE.display().to_string();
+    let trap = format!("mount -t tmpfs t /run && mkfifo /run/.containerenv && exec {own} sleep 500");
+    let inside = node.command("unshare").args(["-m", "/bin/sh", "-c", &trap]).spawn().unwrap().wait_id();
+    let outside = node.command(&*SURVIVE).arg("exit3").spawn().unwrap().wait_id();
+    sleep_ms(1500);
+    node.stop_agent();
+    let rows = node.rows("image");
+    let slept = tree(&rows, inside).into_iter().find(|row| row["argv"][1] == "sleep").unwrap();
+    assert_eq!((end(&slept).as_str(), &slept["container"]), ("exit 0", &Row::Null));
+    assert_eq!(end(&tree(&rows, outside)[0]), "exit 3");
+}
+
+/// Each subscription to the kernel's events is answered with an event of its own, which all subscribers get.
+#[test]
+fn another_subscriber_makes_no_gap() {
+    if !is_root("another_subscriber_makes_no_gap") {
+        return;
+    }
+    let mut node = Node::start();
+    for _ in 0..5 {
+        drop(agent::kernel::Connector::open().unwrap());
+        must(&mut node.command("/bin/true"));
+    }
+    sleep_ms(300);
+    node.stop_agent();
+    assert_eq!(node.rows("gap"), Vec::<Row>::new());
+}
+
+/// What users run is nobody else's business.
+#[test]
+fn what_is_recorded_is_not_for_everybody() {
+    let mut node = Node::start();
+    must(&mut node.command("/bin/true"));
+    node.stop_agent();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&node.spool()), 0o750);
+    for file in fs::read_dir(node.spool()).unwrap() {
+        let path = file.unwrap().path();
+        assert_eq!(mode(&path) & 0o007, 0, "{}", path.display());
+    }
+}
+
 /// As an ordinary user: what the guests say is there, what cannot be seen is null and stated.
 #[test]
 fn without_privileges() {
