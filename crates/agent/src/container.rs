@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::path::Path;
 
 use record::bytes::Bytes;
 use record::entry::Container;
@@ -38,9 +39,14 @@ pub fn from_variables<T: AsRef<[u8]>>(variables: Variables<T>) -> Option<Contain
     }
 }
 
-/// Recognises a container by the files its runtime leaves, seen through the process's own root.
-pub fn from_root(proc: &Proc, pid: u32) -> Option<Container> {
-    let has = |path: &str| fs::symlink_metadata(proc.inside(pid, path.as_bytes())).is_ok();
+/// Recognises a container by the files its runtime leaves, seen through the process's own root. What `host`
+/// has as well says nothing: a virtual machine may have been made from a container's image.
+pub fn from_root(proc: &Proc, pid: u32, host: &Path) -> Option<Container> {
+    let has = |path: &str| {
+        let of_host = host.join(path.trim_start_matches('/'));
+        fs::symlink_metadata(proc.inside(pid, path.as_bytes())).is_ok()
+            && fs::symlink_metadata(of_host).is_err()
+    };
     let read = |path: &str| read_inside(proc, pid, path);
     let known = |kind: &str, image| Some(Container { kind: kind.to_owned(), image });
     if has("/.singularity.d") {
@@ -104,14 +110,17 @@ mod tests {
     #[test]
     fn files_of_each_runtime() {
         let tree = tempfile::tempdir().unwrap();
+        let host = tempfile::tempdir().unwrap();
         let proc = Proc::new(tree.path());
         let root = tree.path().join("7/root");
         fs::create_dir_all(root.join("run")).unwrap();
-        assert_eq!(from_root(&proc, 7), None);
+        assert_eq!(from_root(&proc, 7, host.path()), None);
         fs::write(root.join(".dockerenv"), "").unwrap();
-        assert_eq!(from_root(&proc, 7).unwrap().kind, "docker");
+        assert_eq!(from_root(&proc, 7, host.path()).unwrap().kind, "docker");
+        fs::write(host.path().join(".dockerenv"), "").unwrap();
+        assert_eq!(from_root(&proc, 7, host.path()), None, "the host has it, too");
         fs::write(root.join("run/.containerenv"), "engine=\"podman-4\"\nimage=\"quay.io/x:1\"\n").unwrap();
-        let podman = from_root(&proc, 7).unwrap();
+        let podman = from_root(&proc, 7, host.path()).unwrap();
         assert_eq!(
             (podman.kind.as_str(), podman.image.unwrap().to_string().as_str()),
             ("podman", "quay.io/x:1")

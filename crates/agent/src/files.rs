@@ -283,7 +283,7 @@ impl Worker {
     }
 
     fn enter(&self, namespace: Vec<u8>, pid: u32) {
-        let container = container::from_root(&self.proc, pid);
+        let container = container::from_root(&self.proc, pid, Path::new("/"));
         let mut known = self.files.lock();
         if known.containers.len() >= LISTS_MAX {
             known.containers.clear();
