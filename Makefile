@@ -49,6 +49,7 @@ lint-rust:
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path crates/preload/Cargo.toml
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
+	cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy --release --locked $(guest) -- -D warnings
 

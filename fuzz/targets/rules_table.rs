@@ -27,6 +27,6 @@ fn ask(rules: Rules, argv: &[Vec<u8>]) {
         rules.skips_exe(arg);
         rules.skips_uid(arg);
         redactor.arg(arg, &mut out);
-        redactor.value(arg, &mut out);
+        redactor.variable(b"OMP_X", arg, &mut out);
     }
 }

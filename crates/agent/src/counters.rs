@@ -40,6 +40,14 @@ counters! {
     guest_lost,
     /// Images whose guest was switched off by the user.
     guest_off,
+    /// Images that were not started with the guest.
+    guest_not_loaded,
+    /// Images whose guest was silent because a seccomp filter came with the process.
+    guest_seccomp,
+    /// Images without the guest because the executable gains privileges.
+    guest_privileged,
+    /// Images of which nobody knows why the guest was not heard: gone before they could be looked at.
+    guest_unknown,
     /// Images that a rule of the site suppressed.
     suppressed_by_rule,
     /// Images finished, before folding.

@@ -32,6 +32,8 @@ const LISTS_MAX: usize = 2_000;
 /// After this long a list's paths are looked at again: another file may stand there.
 const LIST_FRESH: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 256 * 1024;
+/// Where headers and notes usually are.
+const IDENTITY_BYTES: u64 = 64 * 1024;
 /// Headers and notes lie at a file's beginning; what lies further is not worth reading for them.
 const ELF_BYTES: usize = 1024 * 1024;
 
@@ -314,7 +316,25 @@ impl Worker {
             None => PathBuf::from(std::ffi::OsStr::from_bytes(path)),
         };
         let stat = FileStat::from(&fs::metadata(&open).ok()?);
-        Some(self.files.note(path, vec![open], &stat))
+        let id = self.files.note(path, vec![open.clone()], &stat);
+        self.identify(id, &open, &stat);
+        Some(id)
+    }
+
+    /// Reads a file's own identity at once, since images wait for it; its hash takes its time.
+    fn identify(&self, id: u64, open: &Path, stat: &FileStat) {
+        let is_known = |file: File| file.dynamic.is_some() || file.hash.is_some() || file.unhashed.is_some();
+        if self.files.get(id).is_none_or(is_known) {
+            return;
+        }
+        let mut head = Vec::new();
+        let read = open_regular(open, stat).and_then(|file| file.take(IDENTITY_BYTES).read_to_end(&mut head));
+        let Some(image) = read.ok().and_then(|_| elf::image::read(&head[..])) else { return };
+        if let Some(file) = self.files.lock().files.get_mut(&id) {
+            file.dynamic = Some(image.has_interpreter);
+            file.build_id = image.build_id.map(Bytes);
+            file.signature = image.signature.map(Bytes);
+        }
     }
 
     fn hash(&self, open: &[PathBuf], path: Bytes, stat: &FileStat) {

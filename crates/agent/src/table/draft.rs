@@ -397,7 +397,13 @@ impl Draft {
         match reason {
             WithoutGuest::Lost => around.counters.guest_lost.one(),
             WithoutGuest::Off => around.counters.guest_off.one(),
-            _ => {}
+            WithoutGuest::NotLoaded => around.counters.guest_not_loaded.one(),
+            WithoutGuest::Seccomp => around.counters.guest_seccomp.one(),
+            WithoutGuest::Privileged => around.counters.guest_privileged.one(),
+            WithoutGuest::Unknown => around.counters.guest_unknown.one(),
+            // Static programs have a counter above; a copy's parent spoke, or was counted; a rule is counted
+            // where it is applied; what ran before us is no loss.
+            WithoutGuest::Static | WithoutGuest::Forked | WithoutGuest::Rule | WithoutGuest::Earlier => {}
         }
         Some(reason)
     }
