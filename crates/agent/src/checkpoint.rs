@@ -57,11 +57,45 @@ pub fn read(dir: &Path) -> Vec<(Image, Option<ObjectList>)> {
 fn ended_since(dir: &Path, number: u64) -> HashSet<(u32, u64)> {
     let mut ended = HashSet::new();
     let Ok(reader) = Reader::open_from(dir, number) else { return ended };
-    for (_, entry) in reader.flatten() {
+    for (_, entry) in reader.flatten().filter(|(entry_number, _)| *entry_number >= number) {
         if let Entry::Image(image) = entry {
             ended.insert((image.key.pid, image.start));
             ended.extend(image.ranks.iter().map(|rank| (rank.pid, rank.start)));
         }
     }
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::{SpoolLimits, SpoolWriter};
+    use crate::testing::image;
+    use record::entry::{RankUse, Used};
+    use std::time::Duration;
+
+    /// A killed agent's last checkpoint is older than its last record: what it wrote since has ended.
+    #[test]
+    fn what_the_spool_has_since_is_not_told_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let limits =
+            SpoolLimits { max_bytes: 1 << 20, segment_bytes: 1 << 16, segment_age: Duration::from_secs(60) };
+        let mut spool = SpoolWriter::open(dir.path(), limits).unwrap();
+        let entry = |image: &Image| minicbor::to_vec(Entry::Image(Box::new(image.clone()))).unwrap();
+        spool.append(&[entry(&image(1, 10))], 0).unwrap();
+        let running: Vec<Finished> =
+            [1, 2, 3, 4].map(|pid| Finished { image: image(pid, 10), lists: Vec::new() }).into();
+        write(dir.path(), spool.next_number(), &running, 0).unwrap();
+        let mut ranks = image(9, 90);
+        let rank = RankUse { rank: 1, pid: 3, start: 10, end: None, used: Used::default(), count: 1 };
+        ranks.ranks.push(rank);
+        spool.append(&[entry(&image(2, 10)), entry(&ranks)], 0).unwrap();
+        drop(spool);
+        let left: Vec<u32> = read(dir.path()).iter().map(|(image, _)| image.key.pid).collect();
+        assert_eq!(
+            left,
+            [1, 4],
+            "2 has its own record since, 3 one among ranks; 1 is another process of that number"
+        );
+    }
 }

@@ -1,14 +1,14 @@
 //! Whether a process runs in a container, and in which image.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::Path;
 
 use record::bytes::Bytes;
 use record::entry::Container;
-use rustix::fs::{Mode, OFlags, ResolveFlags};
 use sample::Proc;
 
+use crate::files::Place;
 use crate::job::Variables;
 
 /// Recognises a container by the variables its runtime sets.
@@ -67,16 +67,8 @@ pub fn from_root(proc: &Proc, pid: u32, host: &Path) -> Option<Container> {
 /// Reads the beginning of a regular file below the process's root. Whoever made that root may have put a pipe
 /// there, or a link that leads out of it.
 fn read_inside(proc: &Proc, pid: u32, path: &str) -> Option<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let root =
-        rustix::fs::open(proc.path(pid, "root"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let file = File::from(rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve).ok()?);
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
     let mut text = Vec::new();
-    file.take(4096).read_to_end(&mut text).ok()?;
+    Place::open_inside(proc, pid, path.as_bytes())?.take(4096).read_to_end(&mut text).ok()?;
     Some(text)
 }
 

@@ -4,12 +4,12 @@
 //! that does not answer: the agent's main thread must not wait for it. Reading is bounded in rate and size.
 
 use std::collections::HashMap;
-use std::fs::{self, File as OsFile, OpenOptions};
+use std::fs::{self, File as OsFile};
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use record::bytes::Bytes;
 use record::entry::{Container, File, Object, ObjectList};
 use record::guest;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use sample::Proc;
 use sample::process::FileStat;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -92,6 +93,38 @@ impl ListKey {
     }
 }
 
+/// Where a file may be found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A path of ours.
+    Host(PathBuf),
+    /// A path below a process's root.
+    Inside(u32, Bytes),
+}
+
+impl Place {
+    /// Opens the file without waiting for a pipe's other end. Below another root, links lead only there.
+    fn open(&self, proc: &Proc) -> io::Result<OsFile> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = match self {
+            Place::Host(path) => rustix::fs::open(path, flags, Mode::empty())?,
+            Place::Inside(pid, path) => {
+                let root =
+                    rustix::fs::open(proc.path(*pid, "root"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+                let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+                rustix::fs::openat2(&root, &path[..], flags, Mode::empty(), resolve)?
+            }
+        };
+        Ok(OsFile::from(fd))
+    }
+
+    /// Opens a regular file below a process's root.
+    pub fn open_inside(proc: &Proc, pid: u32, path: &[u8]) -> Option<OsFile> {
+        let file = Place::Inside(pid, Bytes::from(path)).open(proc).ok()?;
+        file.metadata().ok()?.is_file().then_some(file)
+    }
+}
+
 enum Request {
     /// What kind of container a mount namespace is, seen through a process in it.
     Enter {
@@ -99,7 +132,7 @@ enum Request {
         pid: u32,
     },
     Hash {
-        open: Vec<PathBuf>,
+        places: Vec<Place>,
         path: Bytes,
         stat: FileStat,
     },
@@ -108,6 +141,8 @@ enum Request {
         objects: Vec<guest::Object>,
         inside: Option<u32>,
     },
+    /// A descriptor that a program has sent and that is not what we asked for. Closing it may take for ever.
+    Close(OwnedFd),
 }
 
 #[derive(Default)]
@@ -165,13 +200,13 @@ impl Files {
         known.files.get(known.paths.get(&(dev, inode))?).cloned()
     }
 
-    /// Makes a file known and has it hashed; gives its number. `open` is where the agent may find it; of
-    /// these, only one that is this very file is read.
-    pub fn note(&self, path: &[u8], open: Vec<PathBuf>, stat: &FileStat) -> u64 {
+    /// Makes a file known and has it hashed; gives its number. Of `places`, only one that is this very file is
+    /// read.
+    pub fn note(&self, path: &[u8], places: Vec<Place>, stat: &FileStat) -> u64 {
         let id = file_id(stat);
         let path = Bytes::from(path);
         if self.insert(id, &path, stat) {
-            self.send(Request::Hash { open, path, stat: *stat });
+            self.send(Request::Hash { places, path, stat: *stat });
         }
         id
     }
@@ -208,6 +243,11 @@ impl Files {
         self.lock().containers.get(namespace)?.clone()
     }
 
+    /// Closes a descriptor where it may hang.
+    pub fn close(&self, fd: OwnedFd) {
+        self.send(Request::Close(fd));
+    }
+
     /// Says whether the file is new.
     fn insert(&self, id: u64, path: &Bytes, stat: &FileStat) -> bool {
         let mut known = self.lock();
@@ -240,10 +280,20 @@ impl Files {
     }
 
     fn send(&self, request: Request) {
-        let is_inside = matches!(request, Request::Enter { .. } | Request::Resolve { inside: Some(_), .. });
+        let is_inside = match &request {
+            Request::Enter { .. } | Request::Close(_) => true,
+            Request::Resolve { inside, .. } => inside.is_some(),
+            Request::Hash { places, .. } => places.iter().any(|place| matches!(place, Place::Inside(..))),
+        };
         let queue = if is_inside { &self.inside } else { &self.requests };
-        if queue.try_send(request).is_err() {
+        if let Err(error) = queue.try_send(request) {
             self.counters.files_dropped.one();
+            if let TrySendError::Full(Request::Close(fd)) | TrySendError::Disconnected(Request::Close(fd)) =
+                error
+            {
+                // Better a lost descriptor than a thread that hangs.
+                std::mem::forget(fd);
+            }
         }
     }
 
@@ -273,11 +323,12 @@ impl Worker {
             match request {
                 Ok(Request::Resolve { key, objects, inside }) => self.resolve(key, &objects, inside),
                 Ok(Request::Enter { namespace, pid }) => self.enter(namespace, pid),
+                Ok(Request::Close(fd)) => drop(fd),
                 Ok(hash @ Request::Hash { .. }) => hashes.push(hash),
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Some(Request::Hash { open, path, stat }) = hashes.pop() {
-                        self.hash(&open, path, &stat);
+                    if let Some(Request::Hash { places, path, stat }) = hashes.pop() {
+                        self.hash(&places, path, &stat);
                     }
                 }
             }
@@ -311,24 +362,25 @@ impl Worker {
         if !path.starts_with(b"/") {
             return None;
         }
-        let open = match inside {
-            Some(pid) => self.proc.inside(pid, path),
-            None => PathBuf::from(std::ffi::OsStr::from_bytes(path)),
+        let place = match inside {
+            Some(pid) => Place::Inside(pid, path.clone()),
+            None => Place::Host(PathBuf::from(std::ffi::OsStr::from_bytes(path))),
         };
-        let stat = FileStat::from(&fs::metadata(&open).ok()?);
-        let id = self.files.note(path, vec![open.clone()], &stat);
-        self.identify(id, &open, &stat);
+        let file = place.open(&self.proc).ok()?;
+        let meta = file.metadata().ok().filter(fs::Metadata::is_file)?;
+        let id = self.files.note(path, vec![place], &FileStat::from(&meta));
+        self.identify(id, file);
         Some(id)
     }
 
     /// Reads a file's own identity at once, since images wait for it; its hash takes its time.
-    fn identify(&self, id: u64, open: &Path, stat: &FileStat) {
+    fn identify(&self, id: u64, file: OsFile) {
         let is_known = |file: File| file.dynamic.is_some() || file.hash.is_some() || file.unhashed.is_some();
         if self.files.get(id).is_none_or(is_known) {
             return;
         }
         let mut head = Vec::new();
-        let read = open_regular(open, stat).and_then(|file| file.take(IDENTITY_BYTES).read_to_end(&mut head));
+        let read = file.take(IDENTITY_BYTES).read_to_end(&mut head);
         let Some(image) = read.ok().and_then(|_| elf::image::read(&head[..])) else { return };
         if let Some(file) = self.files.lock().files.get_mut(&id) {
             file.dynamic = Some(image.has_interpreter);
@@ -337,9 +389,9 @@ impl Worker {
         }
     }
 
-    fn hash(&self, open: &[PathBuf], path: Bytes, stat: &FileStat) {
+    fn hash(&self, places: &[Place], path: Bytes, stat: &FileStat) {
         let id = file_id(stat);
-        let outcome = self.read(open, stat);
+        let outcome = self.read(places, stat);
         let counters = &self.files.counters;
         if outcome.is_ok() { &counters.files_hashed } else { &counters.files_unhashed }.one();
         let file = {
@@ -362,11 +414,11 @@ impl Worker {
     }
 
     /// Hashes the whole file and reads its ELF headers, unless it is not what it was.
-    fn read(&self, open: &[PathBuf], stat: &FileStat) -> Result<(u128, Option<elf::image::Image>), String> {
+    fn read(&self, places: &[Place], stat: &FileStat) -> Result<(u128, Option<elf::image::Image>), String> {
         if stat.size > self.limits.max_bytes {
             return Err(format!("larger than {} bytes", self.limits.max_bytes));
         }
-        let mut file = open_first(open, stat).map_err(|error| error.to_string())?;
+        let mut file = self.open_first(places, stat).map_err(|error| error.to_string())?;
         let mut hasher = Xxh3::new();
         let mut head = Vec::new();
         let mut buf = vec![0; READ_BYTES];
@@ -386,6 +438,22 @@ impl Worker {
         }
     }
 
+    /// Opens the first place where the very file is.
+    fn open_first(&self, places: &[Place], stat: &FileStat) -> io::Result<OsFile> {
+        let mut outcome = Err(io::Error::from(io::ErrorKind::NotFound));
+        for place in places {
+            outcome = place.open(&self.proc).and_then(|file| {
+                let meta = file.metadata()?;
+                let is_same = meta.is_file() && file_id(&FileStat::from(&meta)) == file_id(stat);
+                if is_same { Ok(file) } else { Err(io::Error::other("replaced by another file")) }
+            });
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+
     fn keep_rate(&self, total: u64, elapsed: Duration) {
         let due = Duration::from_secs_f64(total as f64 / self.limits.bytes_per_second.max(1) as f64);
         if let Some(early) = due.checked_sub(elapsed) {
@@ -393,26 +461,4 @@ impl Worker {
             thread::sleep(early);
         }
     }
-}
-
-fn open_first(places: &[PathBuf], stat: &FileStat) -> io::Result<OsFile> {
-    let mut outcome = Err(io::Error::from(io::ErrorKind::NotFound));
-    for place in places {
-        outcome = open_regular(place, stat);
-        if outcome.is_ok() {
-            break;
-        }
-    }
-    outcome
-}
-
-/// Opens a file without waiting for a pipe's other end, and makes sure that it is the one meant.
-fn open_regular(path: &Path, stat: &FileStat) -> io::Result<OsFile> {
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
-    let meta = file.metadata()?;
-    if !meta.is_file() || file_id(&FileStat::from(&meta)) != file_id(stat) {
-        return Err(io::Error::other("replaced by another file"));
-    }
-    Ok(file)
 }

@@ -209,6 +209,7 @@ fn sum(a: Used, b: Used) -> Used {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
 
     fn rules() -> FoldRules {
         FoldRules {
@@ -221,39 +222,12 @@ mod tests {
     }
 
     fn image(exe: &str, args: &[&str], rank: Option<u32>, lasted: u64) -> Finished {
-        let place = Place { job: Some("1".into()), step: Some("0".into()), rank, ..Place::default() };
-        let image = Image {
-            key: ImageKey { pid: 1, process_start: 5, exec: 1 },
-            start: 1000,
-            end: Some(1000 + lasted),
-            ended_by: EndedBy::Exit,
-            exit_code: Some(0),
-            signal: None,
-            ppid: None,
-            uid: Some(7),
-            user: None,
-            host: "h".into(),
-            place,
-            exe: Some(Bytes::from(exe.as_bytes())),
-            exe_file: None,
-            exe_deleted: false,
-            argv: Some(args.iter().map(|arg| Bytes::from(arg.as_bytes())).collect()),
-            argv_cut: false,
-            cwd: None,
-            modules: None,
-            module_files: None,
-            env: None,
-            container: None,
-            objects: None,
-            late_objects: None,
-            objects_cut: 0,
-            used: Used { user_ns: Some(5), max_rss_bytes: Some(9), ..Used::default() },
-            count: 1,
-            source: 2,
-            forked_from: None,
-            without_guest: None,
-            ranks: Vec::new(),
-        };
+        let mut image = testing::image(1, 1000);
+        image.end = Some(1000 + lasted);
+        image.place = Place { job: Some("1".into()), step: Some("0".into()), rank, ..Place::default() };
+        image.exe = Some(Bytes::from(exe.as_bytes()));
+        image.argv = Some(args.iter().map(|arg| Bytes::from(arg.as_bytes())).collect());
+        image.used = Used { user_ns: Some(5), max_rss_bytes: Some(9), ..Used::default() };
         Finished { image, lists: Vec::new() }
     }
 

@@ -27,3 +27,6 @@ pub mod receive;
 pub mod run;
 pub mod spool;
 pub mod table;
+
+#[cfg(test)]
+mod testing;

@@ -142,6 +142,7 @@ struct Writer {
     users: HashMap<u32, Option<String>>,
     /// Since when, and how many images, the spool has refused.
     refused: Option<(u64, u64)>,
+    /// Images in the spool, or in a gap there.
     put_away: u64,
 }
 
@@ -151,7 +152,9 @@ impl Writer {
         loop {
             match queue.recv_timeout(SYNC) {
                 Ok(Work::Row(finished)) => self.row(*finished),
-                Ok(Work::File(file)) if self.told.contains(&file.id) => self.write_one(Entry::File(*file)),
+                Ok(Work::File(file)) if self.told.contains(&file.id) => {
+                    let _ = self.write_one(Entry::File(*file));
+                }
                 Ok(Work::File(_)) => {}
                 Ok(Work::Gaps) => {}
                 Ok(Work::Health(health)) => self.health(*health),
@@ -200,18 +203,20 @@ impl Writer {
             self.told.extend(new);
             self.counters.rows_spooled.one();
             self.counters.images_spooled.add(count);
+            self.put_away += count;
         } else {
             self.counters.images_dropped_spool.add(count);
             let (_, images) = self.refused.get_or_insert((wall_ns(), 0));
             *images += count;
         }
-        self.put_away += count;
         self.progress.write_put_away(self.put_away);
     }
 
     fn write_gaps(&mut self) {
         let gaps = std::mem::take(&mut *self.gaps.lock().unwrap_or_else(PoisonError::into_inner));
-        gaps.into_iter().for_each(|gap| self.write_one(Entry::Gap(gap)));
+        let refused: Vec<Gap> =
+            gaps.into_iter().filter(|gap| !self.write_one(Entry::Gap(gap.clone()))).collect();
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).extend(refused);
     }
 
     /// Rows before this one have been counted meanwhile.
@@ -220,13 +225,13 @@ impl Writer {
         for (name, value) in &mut health.counters {
             *value = now.get(name).copied().unwrap_or(*value);
         }
-        self.write_one(Entry::Health(health));
+        let _ = self.write_one(Entry::Health(health));
     }
 
-    fn write_one(&mut self, entry: Entry) {
+    fn write_one(&mut self, entry: Entry) -> bool {
         self.begin();
         let payloads: Vec<_> = encode(entry).into_iter().collect();
-        self.append(&payloads);
+        self.append(&payloads)
     }
 
     /// A new segment knows nothing yet.
@@ -245,6 +250,7 @@ impl Writer {
             if self.spool.append(&gap, now).is_err() {
                 return false;
             }
+            self.put_away += images;
             self.refused = None;
         }
         self.spool.append(payloads, now).is_ok()

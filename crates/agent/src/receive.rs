@@ -27,6 +27,7 @@ use rustix::net::{
 };
 
 use crate::counters::Counters;
+use crate::files::Files;
 use crate::table::FromGuest;
 
 /// Connections that may wait per socket. Each holds a descriptor in flight, of which a user may have as many
@@ -107,6 +108,7 @@ pub struct Receive {
     commands: Receiver<Command>,
     command_wake: Arc<OwnedFd>,
     counters: Arc<Counters>,
+    files: Files,
     buf: Vec<u8>,
 }
 
@@ -141,6 +143,7 @@ impl Receive {
         rate: Rate,
         ends: Ends,
         counters: Arc<Counters>,
+        files: Files,
     ) -> io::Result<Receive> {
         let Ends { out, wake, commands, command_wake } = ends;
         let (listeners, users, buckets) = (Vec::new(), HashMap::new(), HashMap::new());
@@ -158,6 +161,7 @@ impl Receive {
             commands,
             command_wake,
             counters,
+            files,
             buf,
         };
         receive.listen()?;
@@ -329,6 +333,14 @@ impl Receive {
         };
         // A connection that ends without a message was somebody looking whether we are here.
         let Some(message) = self.buf.get(..n).filter(|message| !message.is_empty()) else { return true };
+        // Whatever else a program may send, reading or closing it can take for ever.
+        let memory = memory.and_then(|fd| match rustix::fs::fcntl_get_seals(&fd) {
+            Ok(_) => Some(fd),
+            Err(_) => {
+                self.files.close(fd);
+                None
+            }
+        });
         match guest::decode(message) {
             Ok(message) => {
                 self.counters.guest_messages.one();

@@ -114,7 +114,12 @@ struct Guests {
 }
 
 impl Guests {
-    fn start(config: &Config, rules: Arc<Vec<u8>>, counters: Arc<Counters>) -> Result<Guests, AgentError> {
+    fn start(
+        config: &Config,
+        rules: Arc<Vec<u8>>,
+        counters: Arc<Counters>,
+        files: Files,
+    ) -> Result<Guests, AgentError> {
         let (out, messages) = sync_channel(GUESTS_QUEUE);
         let (commands, orders) = channel();
         let wake = waker().map_err(cannot("make an event descriptor"))?;
@@ -123,7 +128,7 @@ impl Guests {
             fs::create_dir_all(dir).map_err(cannot(format!("make {}", dir.display())))?;
         }
         let ends = Ends { out, wake: wake.clone(), commands: orders, command_wake: command_wake.clone() };
-        let receive = Receive::open(config.names(), rules, config.rate(), ends, counters)
+        let receive = Receive::open(config.names(), rules, config.rate(), ends, counters, files)
             .map_err(cannot(format!("listen on {}", config.socket)))?;
         let thread = thread::Builder::new()
             .name("receive".into())
@@ -282,13 +287,13 @@ impl Agent {
             clock: Clock::now(),
             host: if config.host.is_empty() { host_name() } else { config.host.clone() },
             cluster: Some(config.cluster.clone()).filter(|name| !name.is_empty()),
-            files,
+            files: files.clone(),
             counters: counters.clone(),
             rules: rules.clone(),
             has_kernel: kernel.connector.is_some(),
             memories_max: config.limits.guests.min(descriptors.saturating_sub(256) as usize),
         };
-        let guests = Guests::start(&config, rules, counters.clone())?;
+        let guests = Guests::start(&config, rules, counters.clone(), files.clone())?;
         let mut agent = Agent {
             table: Table::new(around),
             folder: Folder::new(config.fold_rules(), counters.clone()),

@@ -151,6 +151,30 @@ fn without_an_agent() {
     compare("broken rules", dir.path(), &node.socket);
 }
 
+/// Memory shared with the agent is a file to the kernel, and a file beyond the limit is death.
+#[test]
+fn with_a_low_limit_on_the_size_of_files() {
+    let node = Node::start();
+    for bytes in [0, 10_000, 1 << 20] {
+        for args in [&["exit3"][..], &["late", "libm.so.6"]] {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            let limited = || {
+                let mut command = bare(&SURVIVE, &args);
+                // SAFETY: between fork and exec, only a system call is made.
+                unsafe {
+                    command.pre_exec(move || {
+                        let limit = rustix::process::Rlimit { current: Some(bytes), maximum: Some(bytes) };
+                        Ok(rustix::process::setrlimit(rustix::process::Resource::Fsize, limit)?)
+                    });
+                }
+                command
+            };
+            let without = show(&mut limited());
+            assert_eq!(show(with_guest(&mut limited(), &node.socket)), without, "{bytes} {args:?}");
+        }
+    }
+}
+
 struct Squatter(Child);
 
 impl Drop for Squatter {

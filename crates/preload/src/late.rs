@@ -37,6 +37,10 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
 
 /// Makes the memory, and gives the descriptor to hand to the agent.
 pub fn prepare(time: u64, baseline: Baseline) -> Option<Fd> {
+    // Memory without a name is a file, too.
+    if sys::file_size_limit().ok()? < late::BYTES as u64 {
+        return None;
+    }
     // Without this a forked child would speak in its parent's name, so then nothing is shared at all.
     let (start, bytes) = symbols::bss_pages();
     sys::wipe_on_fork(start, bytes).ok()?;
@@ -56,14 +60,15 @@ pub extern "C" fn end() {
     let region = unsafe { core::slice::from_raw_parts_mut(state.region, late::BYTES) };
     let Some((head, list)) = region.split_at_mut_checked(late::LIST) else { return };
     let mut walk = Walk { out: Writer::new(list), seen: 0, baseline: state.baseline, cut: 0, unloaded: 0 };
-    walk.out.open_array();
     // SAFETY: the callback gets back the pointer to `walk` given here, and only during this call.
     unsafe { iterate(visit, &raw mut walk as *mut c_void) };
-    walk.out.end();
-    let (written, cut, unloaded) = (walk.out.written().len(), walk.cut, walk.unloaded);
-    if written <= 2 && unloaded == 0 {
+    // Most programs load nothing later: then not even a page of the memory comes to be.
+    if walk.out.written().is_empty() && walk.unloaded == 0 {
         return;
     }
+    walk.begin_list();
+    walk.out.end();
+    let (written, cut, unloaded) = (walk.out.written().len(), walk.cut, walk.unloaded);
     let len = late::LIST.wrapping_add(written);
     let words = [0, len as u32, state.time as u32, (state.time >> 32) as u32, cut, unloaded];
     for (place, word) in head.chunks_exact_mut(4).zip(words) {
@@ -83,6 +88,14 @@ struct Walk<'a> {
     unloaded: u32,
 }
 
+impl Walk<'_> {
+    fn begin_list(&mut self) {
+        if self.out.written().is_empty() {
+            self.out.open_array();
+        }
+    }
+}
+
 /// The loader's callback. What was there at the start is never unloaded, so whatever stands behind it in the
 /// list came later.
 unsafe extern "C" fn visit(info: *const ObjectInfo, size: usize, data: *mut c_void) -> c_int {
@@ -97,6 +110,7 @@ unsafe extern "C" fn visit(info: *const ObjectInfo, size: usize, data: *mut c_vo
     walk.unloaded = info.subs as u32;
     walk.seen = walk.seen.wrapping_add(1);
     if walk.seen > walk.baseline.seen {
+        walk.begin_list();
         let mark = walk.out.mark();
         walk.out.bytes(bounded(info.name.cast()));
         if walk.out.is_full() || walk.out.room() < 8 {

@@ -41,6 +41,7 @@ mod nr {
     pub const PRCTL: usize = 157;
     pub const CLOCK_GETTIME: usize = 228;
     pub const OPENAT: usize = 257;
+    pub const PRLIMIT64: usize = 302;
     pub const PPOLL: usize = 271;
     pub const PROCESS_VM_READV: usize = 310;
     pub const MEMFD_CREATE: usize = 319;
@@ -266,6 +267,15 @@ pub fn wait_ns(nanoseconds: u64) {
     let time = [0u64, nanoseconds];
     // SAFETY: a timespec is two words; there are no descriptors and no signal mask.
     let _ = unsafe { call(nr::PPOLL, [0, 0, time.as_ptr() as usize, 0, 8, 0]) };
+}
+
+/// How large a file this process may make. Beyond it the kernel does not answer with an error: it kills.
+pub fn file_size_limit() -> Result<u64> {
+    const RLIMIT_FSIZE: usize = 1;
+    let mut limit = [0u64; 2];
+    // SAFETY: a rlimit64 is two words; 0 is this process.
+    unsafe { call(nr::PRLIMIT64, [0, RLIMIT_FSIZE, 0, limit.as_mut_ptr() as usize, 0, 0]) }?;
+    Ok(limit[0])
 }
 
 /// Memory without a name that lives as long as someone maps it or holds its descriptor.

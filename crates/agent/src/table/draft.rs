@@ -21,7 +21,7 @@ use super::usage::{self, Base, Sum};
 use super::{Live, Process, Surroundings};
 use crate::clock::Clock;
 use crate::container;
-use crate::files::{self, Files, ListKey};
+use crate::files::{self, Files, ListKey, Place};
 use crate::job::{self, Job, Variables};
 
 /// What a process hands on to its children.
@@ -47,7 +47,8 @@ impl Exe {
     /// does not; afterwards the path has to do.
     pub fn note(&self, pid: u32, around: &Surroundings) -> Option<u64> {
         let path = PathBuf::from(std::ffi::OsStr::from_bytes(&self.path));
-        Some(around.files.note(&self.path, vec![around.proc.path(pid, "exe"), path], &self.stat?))
+        let places = vec![Place::Host(around.proc.path(pid, "exe")), Place::Host(path)];
+        Some(around.files.note(&self.path, places, &self.stat?))
     }
 }
 
@@ -102,24 +103,25 @@ impl About {
     }
 
     /// Takes over what the guest says at its end, in the memory it shares with us.
-    pub fn hear_late(&mut self, memory: Option<OwnedFd>, files: &Files) {
+    pub fn hear_late(&mut self, memory: Option<OwnedFd>, pid: u32, files: &Files) {
         let Some(memory) = memory else { return };
         let mut bytes = vec![0; late::BYTES];
         // The size is whatever the process made of it.
         let Ok(n) = OsFile::from(memory).read_at(&mut bytes, 0) else { return };
         if let Some(Ok(late)) = bytes.get(..n).and_then(decode_late) {
             self.late_cut = u64::from(late.cut) + u64::from(late.unloaded);
-            self.set_late(late.paths.into_iter(), files);
+            self.set_late(late.paths.into_iter(), pid, files);
         }
     }
 
-    pub fn set_late(&mut self, paths: impl Iterator<Item = Bytes>, files: &Files) {
+    pub fn set_late(&mut self, paths: impl Iterator<Item = Bytes>, pid: u32, files: &Files) {
         let objects =
             paths.filter(|path| !is_guest_library(path)).map(|path| Object { path, ..Object::default() });
         let list: Vec<Object> = objects.collect();
-        let key = ListKey::new(&list, None);
+        let key = ListKey::new(&list, self.namespace.as_deref());
+        let inside = self.namespace.is_some().then_some(pid);
         self.late = (!list.is_empty()).then(|| {
-            let _ = files.resolve(key, &list, None);
+            let _ = files.resolve(key, &list, inside);
             (list, key)
         });
     }
@@ -137,7 +139,14 @@ impl About {
             Bytes(out)
         };
         self.argv = Some(argv.iter().map(&mut redact).collect());
-        self.env = Some(env.into_iter().filter(|v| rules.keeps_variable(&v[..name(v)])).collect());
+        let keep = |variable: &Bytes| {
+            let (name, value) = variable.split_at_checked(name(variable))?;
+            let mut out = [name, b"="].concat();
+            let value = value.strip_prefix(b"=").unwrap_or(value);
+            Redactor::new(rules, b"").variable(name, value, &mut out);
+            rules.keeps_variable(name).then_some(Bytes(out))
+        };
+        self.env = Some(env.iter().filter_map(keep).collect());
     }
 
     /// Remembers in which mount namespace the process is, if not in ours, and has it looked at.

@@ -169,7 +169,7 @@ impl Table {
         if let Objects::Told { list, .. } = &about.objects {
             let late: Vec<Bytes> =
                 mapped.filter(|path| !list.iter().any(|object| same_file(&object.path, path))).collect();
-            about.set_late(late.into_iter(), &self.around.files);
+            about.set_late(late.into_iter(), pid, &self.around.files);
             return;
         }
         let list: Vec<Object> = mapped.map(|path| Object { path, ..Object::default() }).collect();

@@ -429,7 +429,7 @@ impl Table {
         let image = std::mem::replace(&mut process.image, Live::new(0));
         self.memories -= usize::from(image.memory.is_some());
         let mut draft = Draft::new(pid, &process, &image, &self.around.clock);
-        image.about.borrow_mut().hear_late(image.memory, &self.around.files);
+        image.about.borrow_mut().hear_late(image.memory, pid, &self.around.files);
         draft.end(time.unwrap_or_else(crate::clock::monotonic_ns), by, status);
         if time.is_none() {
             draft.end = None;
@@ -506,7 +506,7 @@ impl Table {
                 Message::Suppressed { .. } => draft.about.borrow_mut().suppressed = true,
             }
             if draft.ended_by != EndedBy::Exec {
-                draft.about.borrow_mut().hear_late(from.memory, &self.around.files);
+                draft.about.borrow_mut().hear_late(from.memory, from.pid, &self.around.files);
             }
         }
         if let Some((key, base, peak)) = charge {

@@ -8,7 +8,8 @@ use record::guest::Object;
 
 use super::draft::{About, Exe, Objects};
 use super::usage::Base;
-use super::{Draft, Finished, Process, Table};
+use super::{Draft, Finished, LOOK_WITH_GUEST_NS, Look, Process, Table};
+use crate::clock::monotonic_ns;
 use crate::files::ListKey;
 
 /// A process's start is known to a clock tick, and the clock may have been set in between.
@@ -34,7 +35,15 @@ impl Table {
             if self.still_runs(&image) {
                 self.adopt(image, objects);
             } else {
-                let image = Image { end: None, ended_by: EndedBy::Unknown, ..image };
+                // What it refers to besides its objects is not known any more.
+                let image = Image {
+                    end: None,
+                    ended_by: EndedBy::Unknown,
+                    exe_file: None,
+                    late_objects: None,
+                    objects: image.objects.filter(|_| objects.is_some()),
+                    ..image
+                };
                 ended.push(Finished { image, lists: objects.map(Into::into).into_iter().collect() });
             }
         }
@@ -65,7 +74,9 @@ impl Table {
         // Behind an earlier image of the same process, the beginning's accounting is not known any more.
         process.image.base = (image.key.exec <= 1).then(Base::default);
         process.image.about = Rc::new(RefCell::new(about(image, objects, &self.around.proc)));
+        let image_start = process.image.start;
         self.live.insert(pid, process);
+        self.look_later.push(Look { due: monotonic_ns() + LOOK_WITH_GUEST_NS[0], pid, image_start, step: 1 });
         self.look_at_job(pid);
         if let Some(job) = self.job_of_ancestors(stat.ppid) {
             self.tell_job(pid, job);

@@ -122,7 +122,7 @@ pub fn check_queue(node: &Node, listener: Option<&Listener>) -> Vec<Check> {
     vec![queue, descriptors(node, listener)]
 }
 
-/// Guests behind an abstract name have memory of their own, of which the agent holds a descriptor each.
+/// Each guest shares memory, of which the agent holds a descriptor.
 fn descriptors(node: &Node, listener: Option<&Listener>) -> Check {
     const NAME: &str = "descriptors";
     let Some(listener) = listener else { return Check::skip(NAME, "there is no agent to ask") };
@@ -140,7 +140,7 @@ fn descriptors(node: &Node, listener: Option<&Listener>) -> Check {
                 "the agent may open {limit} files; limits.guests = {} takes {wanted}",
                 wanted - OWN_DESCRIPTORS
             ),
-            "late libraries of more programs in containers than that are not seen at their end; raise \
+            "late libraries of more programs than that are not seen at their end; raise \
              LimitNOFILE of the unit (ulimit -n)",
         );
     }

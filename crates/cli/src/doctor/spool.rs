@@ -167,7 +167,7 @@ fn fill(node: &Node, read: &Read) -> Check {
     let share = read.bytes as f64 / limit.max(1) as f64;
     // The last frame that did not fit leaves a little room.
     if read.bytes + (64 << 10) > limit {
-        let advice = "new records are refused, and counted: move old segments away and restart the agent, or raise \
+        let advice = "new records are refused, and counted: move old segments away, or raise \
                       spool.max_mib";
         return Check::fail(NAME, format!("full: {finding}"), advice);
     }

@@ -150,20 +150,26 @@ impl<'a> Redactor<'a> {
             .any(|prefix| name.starts_with(prefix) && name.len() >= prefix.len() + TOKEN_MIN)
     }
 
+    /// Whether a word of [`super::defaults::SECRET`] ends where a part of the name ends. Done for every option
+    /// and variable in every process, so each part's end is compared from behind and mostly ends at once.
     fn is_secret_name(&self, name: &[u8]) -> bool {
-        self.rules.entries(Section::Secret).any(|word| has_word(name, word))
+        let is_end = |at: &usize| name.get(*at).is_none_or(|b| !b.is_ascii_alphanumeric());
+        (1..=name.len()).filter(is_end).any(|end| {
+            let until = name.get(..end).unwrap_or(&[]);
+            self.rules.entries(Section::Secret).any(|word| ends_with_word(until, word))
+        })
     }
 }
 
-/// Whether `word` stands in `name` as [`super::defaults::SECRET`] describes.
-fn has_word(name: &[u8], word: &[u8]) -> bool {
-    let Some(last_start) = name.len().checked_sub(word.len()) else { return false };
-    (0..=last_start).any(|at| {
-        let here = name.get(at..at + word.len()).unwrap_or(&[]);
-        let ends = name.get(at + word.len()).is_none_or(|b| !b.is_ascii_alphanumeric());
-        let begins = at == 0 || name.get(at - 1).is_some_and(|b| !b.is_ascii_alphanumeric());
-        ends && (begins || word.len() >= 6) && here.iter().zip(word).all(|(a, b)| fold(*a) == fold(*b))
-    })
+/// Whether `name` ends with `word`, as a word of its own unless it is a long one.
+fn ends_with_word(name: &[u8], word: &[u8]) -> bool {
+    let Some(start) = name.len().checked_sub(word.len()) else { return false };
+    let here = name.get(start..).unwrap_or(&[]);
+    if !here.iter().rev().zip(word.iter().rev()).all(|(a, b)| fold(*a) == fold(*b)) {
+        return false;
+    }
+    let begins = start.checked_sub(1).and_then(|at| name.get(at)).is_none_or(|b| !b.is_ascii_alphanumeric());
+    begins || word.len() >= 6
 }
 
 fn fold(byte: u8) -> u8 {
