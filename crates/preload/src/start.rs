@@ -192,18 +192,13 @@ fn write_arguments(out: &mut Writer, rules: Rules, scratch: &mut Scratch) {
 fn write_environment(out: &mut Writer, rules: Rules, environment: Environment) {
     let mut cut = 0u64;
     let redactor = Redactor::new(rules, b"");
-    out.uint(key::IDS);
-    out.open_array();
-    for (name, value) in environment.variables().filter_map(split) {
-        if is_identifying(name) && !write_variable(out, name, value, &redactor) {
-            cut = cut.wrapping_add(1);
-        }
-    }
-    out.end();
     out.uint(key::ENV);
     out.open_array();
-    for (name, value) in environment.variables().filter_map(split) {
-        if rules.keeps_variable(name) && !write_variable(out, name, value, &redactor) {
+    for variable in environment.variables() {
+        let name = variable.name();
+        if (rules.keeps_variable(name) || is_identifying(name))
+            && !write_variable(out, name, variable.value(), &redactor)
+        {
             cut = cut.wrapping_add(1);
         }
     }
@@ -222,10 +217,4 @@ fn write_variable(out: &mut Writer, name: &[u8], value: &[u8], redactor: &Redact
             redactor.variable(name, value, out);
             out.close_bytes(start);
         })
-}
-
-/// A variable's name and value.
-fn split(variable: &'static [u8]) -> Option<(&'static [u8], &'static [u8])> {
-    let end = variable.iter().position(|b| *b == b'=')?;
-    Some((variable.get(..end)?, variable.get(end.wrapping_add(1)..)?))
 }

@@ -88,9 +88,8 @@ pub fn decode(message: &[u8]) -> Result<Message, Error> {
             key::ARGV => start.argv = list(d, bytes)?,
             key::ARGV_CUT => start.argv_cut = d.u64()? != 0,
             key::CWD => start.cwd = Some(bytes(d)?),
-            key::ENV => start.env = list(d, bytes)?,
+            key::ENV => (start.ids, start.env) = list(d, bytes)?.into_iter().partition(is_identifying),
             key::ENV_CUT => start.env_cut = d.u64()?,
-            key::IDS => start.ids = list(d, bytes)?,
             key::OBJECTS => start.objects = list(d, object)?,
             key::OBJECTS_CUT => start.objects_cut = d.u64()?,
             key::REASON => reason = d.u64()?,
@@ -103,6 +102,11 @@ pub fn decode(message: &[u8]) -> Result<Message, Error> {
         (Some(wire::VERSION), _) => Err(Error::message("unknown kind of message")),
         _ => Err(Error::message("unknown version of message")),
     }
+}
+
+fn is_identifying(variable: &Bytes) -> bool {
+    let name = variable.iter().position(|b| *b == b'=').map_or(&variable[..], |end| &variable[..end]);
+    wire::is_identifying(name)
 }
 
 /// Decodes what a guest told at its end; `None` if it told nothing.

@@ -29,12 +29,10 @@ pub mod key {
     pub const ARGV_CUT: u64 = 7;
     /// Working directory.
     pub const CWD: u64 = 8;
-    /// Kept environment: `NAME=value` byte strings.
+    /// Kept and identifying variables ([`super::is_identifying`]): `NAME=value` byte strings.
     pub const ENV: u64 = 9;
     /// How many kept variables did not fit.
     pub const ENV_CUT: u64 = 10;
-    /// Variables that say which job and container this is ([`super::IDENTIFYING`]): `NAME=value`.
-    pub const IDS: u64 = 11;
     /// Loaded objects: arrays of path, build-id or null, signature or null.
     pub const OBJECTS: u64 = 12;
     /// How many objects did not fit.

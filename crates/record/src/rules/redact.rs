@@ -23,6 +23,8 @@ const TOKEN_MIN: usize = 12;
 pub struct Redactor<'a> {
     rules: Rules<'a>,
     program: Name<'a>,
+    /// The last letters of secret words, by bit: most names end with none of them.
+    last_letters: u32,
     /// The argument before was an option whose value this one is.
     value_is_secret: bool,
     first: bool,
@@ -36,7 +38,10 @@ impl<'a> Redactor<'a> {
     pub fn new(rules: Rules<'a>, program: &'a [u8]) -> Self {
         let start = program.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
         let name = program.get(start..).unwrap_or(&[]);
-        Redactor { rules, program: Name(name), value_is_secret: false, first: true }
+        let words = rules.entries(Section::Secret);
+        let last_letters =
+            words.filter_map(|word| word.last()).fold(0, |letters, last| letters | letter(*last));
+        Redactor { rules, program: Name(name), last_letters, value_is_secret: false, first: true }
     }
 
     /// Writes `arg` without its secrets.
@@ -145,9 +150,11 @@ impl<'a> Redactor<'a> {
     }
 
     fn is_token(&self, name: &[u8]) -> bool {
-        self.rules
-            .entries(Section::Token)
-            .any(|prefix| name.starts_with(prefix) && name.len() >= prefix.len() + TOKEN_MIN)
+        name.len() > TOKEN_MIN
+            && self
+                .rules
+                .entries(Section::Token)
+                .any(|prefix| name.starts_with(prefix) && name.len() >= prefix.len() + TOKEN_MIN)
     }
 
     /// Whether a word of [`super::defaults::SECRET`] ends where a part of the name ends. Done for every option
@@ -156,13 +163,18 @@ impl<'a> Redactor<'a> {
         let is_end = |at: &usize| name.get(*at).is_none_or(|b| !b.is_ascii_alphanumeric());
         (1..=name.len()).filter(is_end).any(|end| {
             let until = name.get(..end).unwrap_or(&[]);
-            self.rules.entries(Section::Secret).any(|word| ends_with_word(until, word))
+            until.last().is_some_and(|last| self.last_letters & letter(*last) != 0)
+                && self.rules.entries(Section::Secret).any(|word| ends_with_word(until, word))
         })
     }
 }
 
 /// Whether `name` ends with `word`, as a word of its own unless it is a long one.
 fn ends_with_word(name: &[u8], word: &[u8]) -> bool {
+    let (Some(last), Some(word_last)) = (name.last(), word.last()) else { return false };
+    if fold(*last) != fold(*word_last) {
+        return false;
+    }
     let Some(start) = name.len().checked_sub(word.len()) else { return false };
     let here = name.get(start..).unwrap_or(&[]);
     if !here.iter().rev().zip(word.iter().rev()).all(|(a, b)| fold(*a) == fold(*b)) {
@@ -170,6 +182,14 @@ fn ends_with_word(name: &[u8], word: &[u8]) -> bool {
     }
     let begins = start.checked_sub(1).and_then(|at| name.get(at)).is_none_or(|b| !b.is_ascii_alphanumeric());
     begins || word.len() >= 6
+}
+
+/// A bit for each letter; the last one for all else.
+fn letter(byte: u8) -> u32 {
+    match byte.to_ascii_lowercase() {
+        byte @ b'a'..=b'z' => 1 << (byte - b'a'),
+        _ => 1 << 31,
+    }
 }
 
 fn fold(byte: u8) -> u8 {
