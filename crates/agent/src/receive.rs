@@ -182,11 +182,11 @@ impl Receive {
     }
 
     fn listen(&mut self) -> io::Result<()> {
-        self.listeners.push(bind(&self.names.main)?);
-        if let Some(path) = path_of(&self.names.main) {
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
-            self.write_rules(&path)?;
-        }
+        let main = match path_of(&self.names.main) {
+            Some(path) => self.listen_at(&path)?,
+            None => bind(&self.names.main)?,
+        };
+        self.listeners.push(main);
         if let Some(name) = self.names.container.clone() {
             // A squatter on the name costs containers their guests, but not the agent its life.
             self.listeners.extend(bind(&name).ok());
@@ -194,6 +194,20 @@ impl Receive {
         let known: Vec<u32> = self.users.drain().map(|(uid, ())| uid).collect();
         known.into_iter().for_each(|uid| self.listen_to(uid));
         Ok(())
+    }
+
+    /// The common socket at a path. It is in its place only when it listens, is for everybody, and the rules are
+    /// beside it: whoever finds it finds all.
+    fn listen_at(&self, path: &Path) -> io::Result<Listener> {
+        remove_dead(path)?;
+        let new = PathBuf::from(format!("{}.new", path.display()));
+        let _ = fs::remove_file(&new);
+        let mut listener = bind(&new.display().to_string())?;
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o666))?;
+        self.write_rules(path)?;
+        fs::rename(&new, path)?;
+        listener.path = Some(path.to_owned());
+        Ok(listener)
     }
 
     /// The socket of one user; without the right to give it to them there is only the common one.
@@ -398,7 +412,8 @@ fn bind(name: &str) -> io::Result<Listener> {
 fn remove_dead(path: &Path) -> io::Result<()> {
     let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
     let is_socket = std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type());
-    let probe = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     if !is_socket || net::connect(&probe, &SocketAddrUnix::new(path)?) != Err(Errno::CONNREFUSED) {
         return Err(io::Error::new(io::ErrorKind::AddrInUse, "something else is there"));
     }

@@ -34,6 +34,8 @@ const EVENTS_PER_TURN: usize = 8192;
 const GUESTS_PER_TURN: usize = 4096;
 /// Messages of guests that may wait for the main thread.
 const GUESTS_QUEUE: usize = 8192;
+/// Without kernel events, messages of a process may still come when it is gone.
+const GONE_NS: u64 = 300_000_000;
 const TICK_NS: u64 = 20_000_000;
 const SWITCH_NS: u64 = 5_000_000_000;
 const CHECKPOINT_NS: u64 = 30_000_000_000;
@@ -202,6 +204,8 @@ struct Agent {
     is_confined: bool,
     /// Without kernel events, the guests' processes are watched one by one.
     watched: HashMap<u32, OwnedFd>,
+    /// Processes that are gone, and when that is taken for granted.
+    gone: Vec<(u64, u32)>,
     due: Due,
     events_lost: u64,
 }
@@ -311,6 +315,7 @@ impl Agent {
             is_off: None,
             is_confined: false,
             watched: HashMap::new(),
+            gone: Vec::new(),
             due: Due::default(),
             events_lost: 0,
         };
@@ -356,7 +361,7 @@ impl Agent {
 
     fn wait(&self, signals: &Signals) {
         let (_, waiting) = self.table.in_memory();
-        let is_busy = waiting > 0 || self.folder.images() > 0;
+        let is_busy = waiting > 0 || self.folder.images() > 0 || !self.gone.is_empty();
         let wait_ns = if is_busy { TICK_NS } else { 500_000_000 };
         let timeout = Timespec { tv_sec: 0, tv_nsec: wait_ns as i64 };
         let pipe = signals.pipe.as_fd();
@@ -378,15 +383,14 @@ impl Agent {
         if self.is_off.is_none() {
             self.take_events();
             let now = monotonic_ns();
-            let mut gone = Vec::new();
             for message in messages {
                 if !self.watch(message.pid) {
-                    gone.push(message.pid);
+                    // Another image of it may have a message on its way.
+                    self.gone.push((now + GONE_NS, message.pid));
                 }
                 self.table.guest(now, message);
             }
-            gone.into_iter().for_each(|pid| self.table.gone(pid));
-            self.note_gone();
+            self.note_gone(now);
         }
         for uid in self.table.take_new_users() {
             self.guests.tell(Command::User(uid));
@@ -441,7 +445,7 @@ impl Agent {
         true
     }
 
-    fn note_gone(&mut self) {
+    fn note_gone(&mut self, now: u64) {
         let is_gone = |fd: &OwnedFd| {
             let mut fds = [PollFd::new(fd, PollFlags::IN)];
             poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
@@ -449,6 +453,9 @@ impl Agent {
         let gone: Vec<u32> = self.watched.iter().filter(|(_, fd)| is_gone(fd)).map(|(pid, _)| *pid).collect();
         for pid in gone {
             self.watched.remove(&pid);
+            self.gone.push((now + GONE_NS, pid));
+        }
+        for (_, pid) in self.gone.extract_if(.., |(due, _)| *due <= now) {
             self.table.gone(pid);
         }
     }
