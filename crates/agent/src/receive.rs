@@ -33,6 +33,9 @@ use crate::table::FromGuest;
 /// Connections that may wait per socket. Each holds a descriptor in flight, of which a user may have as many
 /// as files open (1024 by default): a stopped agent must not make a user's own programs fail at passing one.
 const BACKLOG: i32 = 512;
+/// Once one guest has come, others are let come for this long before any is taken: a program that connects to an
+/// agent which waits has to wake it, and waking an idle core takes longer than the message.
+const GATHER: Duration = Duration::from_millis(10);
 /// A message taken from one socket before the next one's turn.
 const TURN: usize = 32;
 /// A guest connects just before it sends; one that is interrupted in between is waited for this long.
@@ -172,6 +175,7 @@ impl Receive {
     pub fn run(mut self) {
         while self.obey() {
             self.wait();
+            self.gather();
             self.listen_to_silent();
             while self.round() {
                 if !self.obey() {
@@ -277,6 +281,12 @@ impl Receive {
         let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
         let _ = poll(&mut fds, Some(&patience).filter(|_| !self.silent.is_empty()));
         woken(&self.command_wake);
+    }
+
+    /// Waits for a moment, but not for guests.
+    fn gather(&self) {
+        let moment = Timespec { tv_sec: 0, tv_nsec: GATHER.as_nanos() as i64 };
+        let _ = poll(&mut [PollFd::new(&*self.command_wake, PollFlags::IN)], Some(&moment));
     }
 
     /// Gives every socket its turn, however full another is; says whether there may be more.

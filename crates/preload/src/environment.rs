@@ -28,6 +28,11 @@ impl Environment {
         symbols::environ().map(|list| Environment { list })
     }
 
+    /// Where the list begins.
+    pub fn start(self) -> *const *const c_char {
+        self.list
+    }
+
     /// All variables.
     pub fn variables(self) -> impl Iterator<Item = Variable> {
         self.pointers().filter_map(Variable::new)

@@ -11,6 +11,7 @@
 #![no_std]
 
 mod agent;
+mod arguments;
 mod environment;
 mod late;
 mod memory;

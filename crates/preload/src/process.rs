@@ -6,8 +6,6 @@ use crate::sys;
 pub struct Identity {
     uid: [u8; 10],
     uid_len: usize,
-    /// Our number in our own pid namespace.
-    pub pid: u32,
 }
 
 impl Identity {
@@ -17,7 +15,7 @@ impl Identity {
         if sys::seccomp_mode() != Ok(0) {
             return None;
         }
-        let mut identity = Identity { uid: [0; 10], uid_len: 0, pid: sys::getpid() };
+        let mut identity = Identity { uid: [0; 10], uid_len: 0 };
         identity.write_uid(sys::geteuid());
         Some(identity)
     }

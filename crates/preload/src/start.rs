@@ -6,15 +6,14 @@ use record::rules::{RULES_MAX, Redactor, Rules};
 use record::wire::{self, MESSAGE_MAX, Sink, Writer, is_identifying, key, kind, reason};
 
 use crate::agent::{self, Agent};
+use crate::arguments::{ARGV_MAX, Arguments};
 use crate::environment::{Environment, Wishes};
 use crate::late;
-use crate::objects::{NOTES_BYTES, Objects};
+use crate::objects::{self, NOTES_BYTES};
 use crate::process::Identity;
 use crate::sys;
 
 const PATH_MAX: usize = 4096;
-/// Arguments are kept up to this many bytes in all.
-const ARGV_MAX: usize = 16 * 1024;
 /// Arguments and variables leave this much of the message to the objects: 200 of them.
 const OBJECTS_RESERVE: usize = 24 * 1024;
 /// What the end of the message needs.
@@ -22,13 +21,14 @@ const END: usize = 16;
 /// A longer value is not kept.
 const VALUE_MAX: usize = 8 * 1024;
 
-/// Everything that is read on the way to the message, one behind the other: rules, paths, arguments, notes.
-const SCRATCH: usize = RULES_MAX + PATH_MAX + ARGV_MAX + NOTES_BYTES + PATH_MAX;
+/// What is read and kept on the way to the message, one behind the other: rules and the program's path; and
+/// behind them, one after the other, arguments, notes and a directory, each gone when the next is read.
+const SCRATCH: usize = RULES_MAX + PATH_MAX + ARGV_MAX;
+const _: () = assert!(ARGV_MAX >= NOTES_BYTES && ARGV_MAX >= PATH_MAX);
 
 /// Buffers in `.bss`: pages that are not touched do not exist, each that is costs the program a fault, and the
 /// program's stack is left alone.
 struct Workspace {
-    objects: Objects,
     scratch: [u8; SCRATCH],
     message: [u8; MESSAGE_MAX],
 }
@@ -38,11 +38,8 @@ struct Shared(UnsafeCell<Workspace>);
 // SAFETY: used by the constructor only, which runs once, on one thread, before the program.
 unsafe impl Sync for Shared {}
 
-static WORKSPACE: Shared = Shared(UnsafeCell::new(Workspace {
-    objects: Objects::new(),
-    scratch: [0; SCRATCH],
-    message: [0; MESSAGE_MAX],
-}));
+static WORKSPACE: Shared =
+    Shared(UnsafeCell::new(Workspace { scratch: [0; SCRATCH], message: [0; MESSAGE_MAX] }));
 
 /// What has not been used of the scratch space.
 struct Scratch<'a>(&'a mut [u8]);
@@ -72,7 +69,7 @@ pub extern "C" fn begin() {
 /// Every `None` on this way means that the program runs unreported by us; the agent sees it through the
 /// kernel and counts why the guest was silent.
 fn report(workspace: &mut Workspace) -> Option<()> {
-    let Workspace { objects, scratch, message } = workspace;
+    let Workspace { scratch, message } = workspace;
     let mut scratch = Scratch(scratch);
     let environment = Environment::of_this_process()?;
     let wishes = Wishes::read(environment);
@@ -108,10 +105,9 @@ fn report(workspace: &mut Workspace) -> Option<()> {
     write_usage(&mut out);
     out.uint(key::EXE);
     out.bytes(exe);
-    write_arguments(&mut out, rules, &mut scratch);
+    write_arguments(&mut out, rules, environment, scratch.0);
     write_environment(&mut out, rules, environment);
-    let baseline = objects.walk();
-    objects.write(identity.pid, exe, scratch.0, &mut out);
+    let baseline = objects::write(exe, scratch.0, &mut out);
     write_directory(&mut out, scratch.0);
     out.end();
     let late = baseline.and_then(|baseline| late::prepare(time, baseline));
@@ -164,27 +160,23 @@ fn write_directory(out: &mut Writer, room: &mut [u8]) {
     });
 }
 
-fn write_arguments(out: &mut Writer, rules: Rules, scratch: &mut Scratch) {
-    let Some(text) = scratch
-        .read(ARGV_MAX, |buf| sys::open(c"/proc/self/cmdline").and_then(|file| sys::read(&file, buf)).ok())
-    else {
-        return;
-    };
-    let mut cut = text.len() == ARGV_MAX;
-    let text = text.strip_suffix(b"\0").unwrap_or(text);
-    let program = text.split(|b| *b == 0).next().unwrap_or(&[]);
-    let mut redactor = Redactor::new(rules, program);
+fn write_arguments(out: &mut Writer, rules: Rules, environment: Environment, room: &mut [u8]) {
+    let Some(arguments) = Arguments::find(environment, room) else { return };
+    // What hides secrets in the arguments depends on the program, which the first one names.
+    let mut redactor = None;
+    let mut all_fit = true;
     out.uint(key::ARGV);
     out.open_array();
-    for argument in text.split(|b| *b == 0) {
-        cut |= !fits(out, OBJECTS_RESERVE, |out| {
+    let cut = arguments.each(|argument| {
+        let redactor = redactor.get_or_insert_with(|| Redactor::new(rules, argument));
+        all_fit &= fits(out, OBJECTS_RESERVE, |out| {
             let start = out.open_bytes();
             redactor.arg(argument, out);
             out.close_bytes(start);
         });
-    }
+    });
     out.end();
-    if cut {
+    if cut || !all_fit {
         put(out, key::ARGV_CUT, 1);
     }
 }

@@ -76,11 +76,6 @@ pub fn seccomp_mode() -> Result<usize> {
     unsafe { call(nr::PRCTL, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) }
 }
 
-pub fn getpid() -> u32 {
-    // SAFETY: no pointers.
-    unsafe { call(nr::GETPID, [0; 6]) }.map_or(0, |pid| pid as u32)
-}
-
 pub fn geteuid() -> u32 {
     // SAFETY: no pointers.
     unsafe { call(nr::GETEUID, [0; 6]) }.map_or(u32::MAX, |uid| uid as u32)
@@ -157,18 +152,20 @@ pub fn usage() -> Result<Usage> {
 }
 
 /// The kernel's `struct iovec`.
-#[derive(Clone, Copy)]
 #[repr(C)]
-pub struct IoVec {
-    pub base: usize,
-    pub len: usize,
+struct IoVec {
+    base: usize,
+    len: usize,
 }
 
-/// Copies from our own memory at addresses that may turn out not to be readable, which ends the copy early
+/// Copies from our own memory at an address that may turn out not to be readable, which ends the copy early
 /// instead of the program.
-pub fn copy_from_self(pid: u32, into: &mut [u8], from: &[IoVec]) -> Result<usize> {
+pub fn copy_from_self(from: usize, into: &mut [u8]) -> Result<usize> {
     let local = IoVec { base: into.as_mut_ptr() as usize, len: into.len() };
-    let args = [pid as usize, &raw const local as usize, 1, from.as_ptr() as usize, from.len(), 0];
+    let remote = IoVec { base: from, len: into.len() };
+    // SAFETY: no pointers.
+    let pid = unsafe { call(nr::GETPID, [0; 6]) }?;
+    let args = [pid, &raw const local as usize, 1, &raw const remote as usize, 1, 0];
     // SAFETY: the kernel writes at most `into`, and checks every address it reads.
     unsafe { call(nr::PROCESS_VM_READV, args) }
 }

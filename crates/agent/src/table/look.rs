@@ -7,7 +7,6 @@ use record::entry::{JobFrom, source};
 use record::guest::Object;
 use record::rules::{Redactor, Rules};
 use record::wire::is_identifying;
-use sample::process::Status;
 
 use super::draft::{About, Context, Exe, Objects};
 use super::{LOOK_WITH_GUEST_NS, LOOK_WITHOUT_GUEST_NS, Look, Process, Table};
@@ -106,7 +105,8 @@ impl Table {
 
     pub(super) fn look_at_job(&mut self, pid: u32) {
         let told = self.around.proc.cgroup(pid).and_then(|lines| job::from_cgroup(&lines));
-        let told = told.or_else(|| self.stepd_job(pid));
+        let is_stepd = self.live.get(&pid).is_some_and(|process| process.is_stepd);
+        let told = told.or_else(|| is_stepd.then(|| self.stepd_job(pid))?);
         let Some(process) = self.live.get_mut(&pid) else { return };
         if let Some(job) = told {
             self.jobs_are_told = true;
@@ -129,7 +129,6 @@ impl Table {
     pub(super) fn look_at_details(&mut self, pid: u32) {
         let proc = &self.around.proc;
         let (argv, environ, cwd) = (proc.argv(pid), proc.environ(pid), proc.cwd(pid));
-        let status = proc.status(pid);
         let Some(process) = self.live.get_mut(&pid) else { return };
         let Some(rules) = Rules::new(&self.around.rules) else { return };
         let mut about = process.image.about.borrow_mut();
@@ -137,9 +136,12 @@ impl Table {
             return;
         }
         about.looked_at = clock::monotonic_ns();
-        about.seccomp = status.and_then(|status: Status| status.seccomp).or(about.seccomp);
         if let Some(environ) = environ {
             about.take_environment(&environ, rules);
+        }
+        if about.preloaded == Some(true) {
+            // A filter is why a guest that should speak does not.
+            about.seccomp = proc.status(pid).and_then(|status| status.seccomp).or(about.seccomp);
         }
         if about.off {
             return;
