@@ -241,9 +241,6 @@ pub enum WithoutGuest {
     /// The user switched it off.
     #[n(2)]
     Off,
-    /// A rule of the site.
-    #[n(3)]
-    Rule,
     /// A seccomp filter came with the process.
     #[n(4)]
     Seccomp,

@@ -412,7 +412,7 @@ impl Draft {
             WithoutGuest::Unknown => around.counters.guest_unknown.one(),
             // Static programs have a counter above; a copy's parent spoke, or was counted; a rule is counted
             // where it is applied; what ran before us is no loss.
-            WithoutGuest::Static | WithoutGuest::Forked | WithoutGuest::Rule | WithoutGuest::Earlier => {}
+            WithoutGuest::Static | WithoutGuest::Forked | WithoutGuest::Earlier => {}
         }
         Some(reason)
     }
