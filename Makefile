@@ -29,6 +29,7 @@ help: ## list the targets
 
 build: ## build target/release/jobglass and target/release/libjobglass.so
 	scripts/need build
+	scripts/duckdb
 	cargo build --release --locked
 	cargo build --release --locked $(guest)
 	@# A library that did not change keeps its time stamp, and programs that have it mapped keep it.
@@ -46,6 +47,7 @@ lint: lint-rust lint-shell lint-licences ## check formatting, Rust and shell lin
 
 lint-rust:
 	scripts/need lint
+	scripts/duckdb
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path crates/preload/Cargo.toml
 	cargo fmt --check --manifest-path fuzz/Cargo.toml

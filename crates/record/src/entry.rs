@@ -151,6 +151,9 @@ pub struct Place {
     /// What the process itself said its job was, where that is not the true one.
     #[n(6)]
     pub claimed_job: Option<String>,
+    /// The login session or service, for a program outside any batch job.
+    #[n(7)]
+    pub session: Option<String>,
 }
 
 /// Who says which job a process belongs to.

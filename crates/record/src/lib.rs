@@ -3,7 +3,8 @@
 //! * [`wire`]: what the guest writes, key by key, and the writer it uses (no allocation).
 //! * [`rules`]: what may leave a user's process: kept variables, secrets, programs to skip.
 //! * [`guest`]: what the guest wrote, decoded by the agent.
-//! * [`entry`]: what the agent spools and ships.
+//! * [`entry`]: what the agent spools.
+//! * [`batch`]: entries on their way to the server, and its answer.
 //!
 //! The first two are the `no_std` core that lives inside users' processes; the rest needs the feature `std`.
 #![cfg_attr(not(any(test, feature = "std")), no_std)]
@@ -11,6 +12,8 @@
 pub mod rules;
 pub mod wire;
 
+#[cfg(feature = "std")]
+pub mod batch;
 #[cfg(feature = "std")]
 pub mod bytes;
 #[cfg(feature = "std")]

@@ -1,0 +1,69 @@
+//! The store: every table and every query; the only crate that knows SQL.
+//!
+//! A batch becomes rows in [`prepare`] (no database, so on any thread), and is written by the one [`Writer`],
+//! many batches in one transaction. Readers have connections of their own and never wait for it.
+
+mod ids;
+pub mod prepare;
+mod received;
+mod schema;
+mod write;
+
+use std::path::Path;
+
+use duckdb::{Config, Connection};
+
+pub use prepare::{PrepareError, Prepared, prepare};
+pub use write::{Applied, Writer};
+
+/// The name of the database in its directory.
+pub const FILE: &str = "jobglass.duckdb";
+
+/// What a store may take of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    pub memory_mb: u64,
+    pub threads: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { memory_mb: 1024, threads: 2 }
+    }
+}
+
+/// Why the store cannot do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("the database says: {0}")]
+    Database(#[from] duckdb::Error),
+    #[error(
+        "the database has version {found} of the tables, this program knows {known}: it was written by a newer one"
+    )]
+    Newer { found: usize, known: usize },
+    #[error("the database is damaged: {0}")]
+    Damaged(&'static str),
+}
+
+/// An open database; the process that has it is the only one.
+pub struct Store {
+    connection: Connection,
+}
+
+impl Store {
+    /// Opens the database in `dir`, and brings its tables to the present version.
+    pub fn open(dir: &Path, limits: &Limits) -> Result<Store, StoreError> {
+        let config = Config::default()
+            .max_memory(&format!("{}MB", limits.memory_mb))?
+            .threads(limits.threads as i64)?
+            .enable_autoload_extension(false)?;
+        let connection = Connection::open_with_flags(dir.join(FILE), config)?;
+        schema::migrate(&connection)?;
+        Ok(Store { connection })
+    }
+
+    /// The one writer; a second one would not know what the first has stored.
+    pub fn writer(&self) -> Result<Writer, StoreError> {
+        Writer::open(self.connection.try_clone()?)
+    }
+}

@@ -1,0 +1,499 @@
+//! Writes batches: many in one transaction, each entry once.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use duckdb::{Appender, Connection, ToSql, params};
+use record::batch::Stream;
+use record::bytes::hex;
+use record::entry::{EndedBy, File, GapReason, JobFrom, WithoutGuest};
+
+use crate::StoreError;
+use crate::prepare::{Prepared, Row, Shared};
+use crate::received::Received;
+
+/// Environments of which it is remembered that they are stored; others may be stored again.
+const ENVIRONMENTS: usize = 100_000;
+
+/// What became of one batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Applied {
+    pub stored: u64,
+    pub duplicate: u64,
+    pub unknown: u64,
+}
+
+/// The one writer of a store.
+pub struct Writer {
+    connection: Connection,
+    streams: HashMap<Stream, Known>,
+    next_stream: u32,
+    /// Lists, objects and modules that are stored.
+    known: HashSet<u64>,
+    /// Files that are stored, and whether with their hash.
+    files: HashMap<u64, bool>,
+    environments: Recent,
+}
+
+/// A stream, and what has come of it.
+struct Known {
+    id: u32,
+    received: Received,
+}
+
+/// What a transaction will have changed when it is committed.
+#[derive(Default)]
+struct Change {
+    streams: HashMap<Stream, Known>,
+    known: HashSet<u64>,
+    files: HashMap<u64, bool>,
+    environments: HashSet<u64>,
+}
+
+impl Writer {
+    /// Reads what is known already.
+    pub fn open(connection: Connection) -> Result<Writer, StoreError> {
+        let mut writer = Writer {
+            connection,
+            streams: HashMap::new(),
+            next_stream: 1,
+            known: HashSet::new(),
+            files: HashMap::new(),
+            environments: Recent::default(),
+        };
+        writer.load_streams()?;
+        writer.load_shared()?;
+        Ok(writer)
+    }
+
+    fn load_streams(&mut self) -> Result<(), StoreError> {
+        let mut by_id: HashMap<u32, Received> = HashMap::new();
+        let mut query = self.connection.prepare("SELECT stream, first, last FROM received")?;
+        let mut rows = query.query([])?;
+        while let Some(row) = rows.next()? {
+            by_id.entry(row.get(0)?).or_default().insert(row.get(1)?, row.get(2)?);
+        }
+        let mut query = self.connection.prepare("SELECT id, name FROM stream")?;
+        let mut rows = query.query([])?;
+        while let Some(row) = rows.next()? {
+            let (id, name): (u32, String) = (row.get(0)?, row.get(1)?);
+            let stream = parse_stream(&name).ok_or(StoreError::Damaged("a stream has no proper name"))?;
+            self.streams.insert(stream, Known { id, received: by_id.remove(&id).unwrap_or_default() });
+            self.next_stream = self.next_stream.max(id + 1);
+        }
+        Ok(())
+    }
+
+    fn load_shared(&mut self) -> Result<(), StoreError> {
+        let ids = "SELECT id FROM object UNION ALL SELECT DISTINCT list FROM object_list \
+                   UNION ALL SELECT DISTINCT list FROM module_list";
+        let mut query = self.connection.prepare(ids)?;
+        let mut rows = query.query([])?;
+        while let Some(row) = rows.next()? {
+            self.known.insert(row.get(0)?);
+        }
+        let mut query = self.connection.prepare("SELECT id, hash IS NOT NULL FROM file")?;
+        let mut rows = query.query([])?;
+        while let Some(row) = rows.next()? {
+            self.files.insert(row.get(0)?, row.get(1)?);
+        }
+        Ok(())
+    }
+
+    /// Which entries of a stream are stored.
+    pub fn received(&self, stream: &Stream) -> Vec<(u64, u64)> {
+        self.streams.get(stream).map(|known| known.received.ranges().collect()).unwrap_or_default()
+    }
+
+    /// Stores all batches or none. When this returns, what it says is durable.
+    pub fn apply(&mut self, batches: Vec<Prepared>, now_ns: i64) -> Result<Vec<Applied>, StoreError> {
+        let mut change = Change::default();
+        self.connection.execute_batch("BEGIN TRANSACTION")?;
+        let applied = self.write(batches, now_ns, &mut change).and_then(|applied| {
+            self.connection.execute_batch("COMMIT")?;
+            Ok(applied)
+        });
+        match applied {
+            Ok(applied) => {
+                self.keep(change);
+                Ok(applied)
+            }
+            Err(error) => {
+                // A commit that failed has rolled back; then this fails, which means nothing.
+                let _ = self.connection.execute_batch("ROLLBACK");
+                Err(error)
+            }
+        }
+    }
+
+    fn keep(&mut self, change: Change) {
+        self.next_stream +=
+            change.streams.values().filter(|known| known.id >= self.next_stream).count() as u32;
+        self.streams.extend(change.streams);
+        self.known.extend(change.known);
+        self.files.extend(change.files);
+        change.environments.into_iter().for_each(|id| self.environments.insert(id));
+    }
+
+    fn write(
+        &self,
+        batches: Vec<Prepared>,
+        now_ns: i64,
+        change: &mut Change,
+    ) -> Result<Vec<Applied>, StoreError> {
+        let mut tables = Tables::open(&self.connection)?;
+        let mut applied = Vec::with_capacity(batches.len());
+        for batch in batches {
+            applied.push(self.write_batch(batch, now_ns, change, &mut tables)?);
+        }
+        tables.flush()?;
+        Ok(applied)
+    }
+
+    fn write_batch(
+        &self,
+        mut batch: Prepared,
+        now_ns: i64,
+        change: &mut Change,
+        tables: &mut Tables,
+    ) -> Result<Applied, StoreError> {
+        let stream = self.stream(&batch, now_ns, change, tables)?;
+        let (first, last) = (batch.first, batch.last);
+        let total = last - first + 1;
+        if stream.received.contains_all(first, last) {
+            return Ok(Applied { duplicate: total, ..Applied::default() });
+        }
+        let (id, received) = (stream.id, &stream.received);
+        let is_new = |number: u64| !received.contains(number);
+        let duplicate = (first..=last).filter(|number| received.contains(*number)).count() as u64;
+        let mut unknown = 0;
+        for row in batch.rows.iter().filter(|row| is_new(row.number)) {
+            tables.process(id, row)?;
+        }
+        for (number, gap) in batch.gaps.iter().filter(|(number, _)| is_new(*number)) {
+            let reason = gap_reason(gap.reason);
+            tables.gap.append_row(params![
+                id,
+                number,
+                batch.host,
+                signed(gap.from),
+                signed(gap.to),
+                reason,
+                gap.forks,
+                gap.events,
+                gap.images
+            ])?;
+        }
+        for (number, health) in batch.healths.iter().filter(|(number, _)| is_new(*number)) {
+            let counters: serde_json::Map<String, serde_json::Value> =
+                health.counters.iter().map(|(name, value)| (name.clone(), (*value).into())).collect();
+            let counters = serde_json::to_string(&counters).unwrap_or_default();
+            let blind = serde_json::to_string(&health.blind).unwrap_or_default();
+            let (time, started) = (signed(health.time), signed(health.started));
+            tables.health.append_row(params![
+                id,
+                number,
+                batch.host,
+                time,
+                started,
+                health.version,
+                counters,
+                blind
+            ])?;
+        }
+        for (number, payload) in batch.unknown.iter().filter(|(number, _)| is_new(*number)) {
+            tables.unknown_entry.append_row(params![id, number, payload])?;
+            unknown += 1;
+        }
+        tables.received.append_row(params![id, first, last])?;
+        if let Some(stream) = change.streams.get_mut(&batch.stream) {
+            stream.received.insert(first, last);
+        }
+        self.write_shared(&mut batch.shared, change, tables)?;
+        Ok(Applied { stored: total - duplicate, duplicate, unknown })
+    }
+
+    /// The stream as this transaction leaves it.
+    fn stream<'c>(
+        &self,
+        batch: &Prepared,
+        now_ns: i64,
+        change: &'c mut Change,
+        tables: &mut Tables,
+    ) -> Result<&'c Known, StoreError> {
+        if !change.streams.contains_key(&batch.stream) {
+            let known = match self.streams.get(&batch.stream) {
+                Some(known) => Known { id: known.id, received: known.received.clone() },
+                None => {
+                    let new =
+                        change.streams.values().filter(|known| known.id >= self.next_stream).count() as u32;
+                    let id = self.next_stream + new;
+                    tables.stream.append_row(params![id, batch.stream.to_string(), batch.host, now_ns])?;
+                    Known { id, received: Received::default() }
+                }
+            };
+            change.streams.insert(batch.stream, known);
+        }
+        Ok(&change.streams[&batch.stream])
+    }
+
+    fn write_shared(
+        &self,
+        shared: &mut Shared,
+        change: &mut Change,
+        tables: &mut Tables,
+    ) -> Result<(), StoreError> {
+        for (id, file) in &shared.files {
+            self.write_file(*id, file, change, tables)?;
+        }
+        let is_known = |id| {
+            self.known.contains(&id)
+                || change.known.contains(&id)
+                || self.environments.contains(id)
+                || change.environments.contains(&id)
+        };
+        shared.retain_new(is_known);
+        for (id, object) in &shared.objects {
+            tables.object.append_row(params![
+                id,
+                object.path,
+                object.name,
+                object.build_id,
+                object.signature,
+                object.file
+            ])?;
+        }
+        for (list, objects) in &shared.lists {
+            for (object, position) in objects.iter().zip(0u16..) {
+                tables.object_list.append_row(params![list, position, object])?;
+            }
+        }
+        for (list, modules) in &shared.modules {
+            for ((module, file), position) in modules.iter().zip(0u16..) {
+                tables.module_list.append_row(params![list, position, module, file])?;
+            }
+        }
+        for (id, variables) in &shared.environments {
+            tables.environment.append_row(params![id, variables])?;
+        }
+        change.known.extend(shared.objects.keys().chain(shared.lists.keys()).chain(shared.modules.keys()));
+        change.environments.extend(shared.environments.keys());
+        Ok(())
+    }
+
+    /// A file is told when it is first seen, and again when its content has been read.
+    fn write_file(
+        &self,
+        id: u64,
+        file: &File,
+        change: &mut Change,
+        tables: &mut Tables,
+    ) -> Result<(), StoreError> {
+        let known = change.files.get(&id).or_else(|| self.files.get(&id)).copied();
+        let has_hash = file.hash.is_some();
+        if known == Some(true) || known == Some(has_hash) {
+            return Ok(());
+        }
+        if known.is_some() {
+            tables.file.flush()?;
+            self.connection.execute("DELETE FROM file WHERE id = ?", params![id])?;
+        }
+        tables.file.append_row(params![
+            id,
+            file.path.to_string(),
+            file.size,
+            i64::try_from(file.mtime).ok(),
+            file.uid,
+            file.mode,
+            file.hash.as_deref().map(hex),
+            file.unhashed,
+            file.build_id.as_deref().map(hex),
+            file.signature.as_deref().map(hex),
+            file.dynamic
+        ])?;
+        change.files.insert(id, has_hash);
+        Ok(())
+    }
+}
+
+/// One appender for each table.
+struct Tables<'c> {
+    stream: Appender<'c>,
+    received: Appender<'c>,
+    process: Appender<'c>,
+    object: Appender<'c>,
+    object_list: Appender<'c>,
+    file: Appender<'c>,
+    module_list: Appender<'c>,
+    environment: Appender<'c>,
+    gap: Appender<'c>,
+    health: Appender<'c>,
+    unknown_entry: Appender<'c>,
+}
+
+impl<'c> Tables<'c> {
+    fn open(connection: &'c Connection) -> Result<Tables<'c>, StoreError> {
+        Ok(Tables {
+            stream: connection.appender("stream")?,
+            received: connection.appender("received")?,
+            process: connection.appender("process")?,
+            object: connection.appender("object")?,
+            object_list: connection.appender("object_list")?,
+            file: connection.appender("file")?,
+            module_list: connection.appender("module_list")?,
+            environment: connection.appender("environment")?,
+            gap: connection.appender("gap")?,
+            health: connection.appender("health")?,
+            unknown_entry: connection.appender("unknown_entry")?,
+        })
+    }
+
+    /// An appender that is dropped keeps its errors to itself, so each is flushed before the commit.
+    fn flush(&mut self) -> Result<(), StoreError> {
+        for table in [
+            &mut self.stream,
+            &mut self.received,
+            &mut self.process,
+            &mut self.object,
+            &mut self.object_list,
+            &mut self.file,
+            &mut self.module_list,
+            &mut self.environment,
+            &mut self.gap,
+            &mut self.health,
+            &mut self.unknown_entry,
+        ] {
+            table.flush()?;
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, stream: u32, row: &Row) -> Result<(), StoreError> {
+        let (image, place, used) = (&row.image, &row.image.place, &row.image.used);
+        let columns: [&dyn ToSql; 45] = [
+            &stream,
+            &row.number,
+            &place.cluster,
+            &place.job,
+            &place.step,
+            &place.rank,
+            &image.host,
+            &place.node,
+            &place.session,
+            &place.job_from.map(job_from),
+            &place.claimed_job,
+            &image.key.pid,
+            &image.ppid,
+            &signed(image.key.process_start),
+            &image.key.exec,
+            &signed(image.start),
+            &image.end.map(signed),
+            &ended_by(image.ended_by),
+            &image.exit_code,
+            &image.signal,
+            &image.uid,
+            &image.user,
+            &row.exe,
+            &row.exe_file,
+            &image.exe_deleted,
+            &row.argv,
+            &image.argv_cut,
+            &row.cwd,
+            &row.modules,
+            &row.environment,
+            &image.container.as_ref().map(|container| &*container.kind),
+            &row.container_image,
+            &row.objects,
+            &row.late_objects,
+            &image.objects_cut,
+            &used.user_ns.map(signed),
+            &used.system_ns.map(signed),
+            &used.max_rss_bytes.map(signed),
+            &used.read_bytes.map(signed),
+            &used.write_bytes.map(signed),
+            &image.count,
+            &image.source,
+            &row.forked_from,
+            &image.without_guest.map(without_guest),
+            &row.ranks,
+        ];
+        Ok(self.process.append_row(&columns[..])?)
+    }
+}
+
+/// The most recent of many ids.
+#[derive(Default)]
+struct Recent {
+    ids: HashSet<u64>,
+    order: VecDeque<u64>,
+}
+
+impl Recent {
+    fn contains(&self, id: u64) -> bool {
+        self.ids.contains(&id)
+    }
+
+    fn insert(&mut self, id: u64) {
+        if self.ids.insert(id) {
+            self.order.push_back(id);
+        }
+        if self.order.len() > ENVIRONMENTS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+    }
+}
+
+/// `prepare` has refused what does not fit.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn parse_stream(name: &str) -> Option<Stream> {
+    let mut bytes = [0; 16];
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(name.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some(Stream(bytes))
+}
+
+fn ended_by(ended_by: EndedBy) -> &'static str {
+    match ended_by {
+        EndedBy::Unknown => "unknown",
+        EndedBy::Exit => "exit",
+        EndedBy::Signal => "signal",
+        EndedBy::Exec => "exec",
+    }
+}
+
+fn job_from(job_from: JobFrom) -> &'static str {
+    match job_from {
+        JobFrom::Cgroup => "cgroup",
+        JobFrom::Stepd => "stepd",
+        JobFrom::Environment => "environment",
+    }
+}
+
+fn without_guest(reason: WithoutGuest) -> &'static str {
+    match reason {
+        WithoutGuest::NotLoaded => "not_loaded",
+        WithoutGuest::Static => "static",
+        WithoutGuest::Off => "off",
+        WithoutGuest::Seccomp => "seccomp",
+        WithoutGuest::Privileged => "privileged",
+        WithoutGuest::Lost => "lost",
+        WithoutGuest::Unknown => "unknown",
+        WithoutGuest::Forked => "forked",
+        WithoutGuest::Earlier => "earlier",
+    }
+}
+
+fn gap_reason(reason: GapReason) -> &'static str {
+    match reason {
+        GapReason::AgentStopped => "agent_stopped",
+        GapReason::AgentKilled => "agent_killed",
+        GapReason::EventsLost => "events_lost",
+        GapReason::SpoolFull => "spool_full",
+        GapReason::SwitchedOff => "switched_off",
+    }
+}

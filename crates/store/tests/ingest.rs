@@ -1,0 +1,194 @@
+//! Batches in, rows out: each entry once, all of a batch or nothing.
+
+mod common;
+
+use common::{batch, entry, file, image, library, list, raw, stream};
+use duckdb::Connection;
+use record::batch::Batch;
+use record::entry::{Entry, Image, Place};
+use store::{Applied, Limits, PrepareError, Prepared, Store, Writer, prepare};
+
+struct Bench {
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn writer(&self) -> Writer {
+        Store::open(self.dir.path(), &Limits::default()).unwrap().writer().unwrap()
+    }
+
+    /// What a table holds, as text, once everyone else has closed the database.
+    fn ask(&self, sql: &str) -> Vec<String> {
+        let connection = Connection::open(self.dir.path().join(store::FILE)).unwrap();
+        let mut query = connection.prepare(sql).unwrap();
+        let rows = query.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
+        rows.map(|row| row.unwrap().unwrap_or("NULL".into())).collect()
+    }
+}
+
+fn prepared(bytes: &[u8]) -> Prepared {
+    prepare(&Batch::from_bytes(bytes).unwrap()).unwrap()
+}
+
+fn images(pids: std::ops::Range<u32>) -> Vec<Entry> {
+    pids.map(|pid| entry(image(pid, "/bin/x"))).collect()
+}
+
+fn applied(stored: u64, duplicate: u64) -> Applied {
+    Applied { stored, duplicate, unknown: 0 }
+}
+
+#[test]
+fn what_comes_twice_late_or_overlapping_is_stored_once() {
+    let bench = Bench::new();
+    let part = |first: u64, last: u64| {
+        prepared(&batch(stream(1), first, &images(first as u32..last as u32 + 1), &[]))
+    };
+    let mut writer = bench.writer();
+    for (first, last, expected) in [
+        (1, 3, applied(3, 0)),
+        (1, 3, applied(0, 3)),
+        (7, 9, applied(3, 0)),
+        (3, 7, applied(3, 2)),
+        (1, 10, applied(1, 9)),
+    ] {
+        assert_eq!(writer.apply(vec![part(first, last)], 1).unwrap(), [expected], "{first} to {last}");
+    }
+    // In one transaction, too.
+    let both = writer.apply(vec![part(11, 12), part(12, 13), part(11, 12)], 1).unwrap();
+    assert_eq!(both, [applied(2, 0), applied(1, 1), applied(0, 2)]);
+    let other = prepared(&batch(stream(2), 1, &images(1..3), &[]));
+    assert_eq!(writer.apply(vec![other], 1).unwrap(), [applied(2, 0)], "another stream has its own numbers");
+    drop(writer);
+
+    let mut writer = bench.writer();
+    assert_eq!(writer.received(&stream(1)), [(1, 13)], "it is known after a restart");
+    assert_eq!(writer.apply(vec![part(5, 14)], 1).unwrap(), [applied(1, 9)]);
+    drop(writer);
+    let counts = "SELECT stream || ': ' || count(*) || ' ' || count(DISTINCT number) FROM process GROUP BY stream ORDER BY 1";
+    assert_eq!(bench.ask(counts), ["1: 14 14", "2: 2 2"]);
+}
+
+#[test]
+fn nothing_of_a_transaction_that_fails_is_kept() {
+    let bench = Bench::new();
+    let store = Store::open(bench.dir.path(), &Limits::default()).unwrap();
+    // There should be one writer only: a second one gives the same number to another stream.
+    let (mut first, mut second) = (store.writer().unwrap(), store.writer().unwrap());
+    let part = |n| prepared(&batch(stream(n), 1, &images(1..4), &[]));
+    first.apply(vec![part(1)], 1).unwrap();
+    assert!(second.apply(vec![part(2), part(3)], 1).is_err());
+    assert_eq!(second.received(&stream(2)), []);
+    assert_eq!(first.apply(vec![part(4)], 1).unwrap(), [applied(3, 0)], "the store goes on");
+    drop((first, second, store));
+    assert_eq!(bench.ask("SELECT count(*)::VARCHAR FROM process"), ["6"]);
+    assert_eq!(bench.ask("SELECT count(*)::VARCHAR FROM received"), ["2"]);
+}
+
+#[test]
+fn lists_files_modules_and_environments_are_stored_once() {
+    let bench = Bench::new();
+    let mut writer = bench.writer();
+    let with_list = |pid, id| entry(Image { objects: Some(id), exe_file: Some(5), ..image(pid, "/bin/x") });
+    let objects = vec![library("/bin/x", Some(5)), library("/lib/libblas.so.3", None)];
+    // Two agents have different numbers for the same things.
+    let context = [file(5, "/bin/x", None), list(77, objects.clone())];
+    let one = prepared(&batch(stream(1), 1, &[with_list(1, 77), with_list(2, 77)], &context));
+    let again = [file(5, "/bin/x", Some(b"\x01\x02")), list(78, objects)];
+    let two = prepared(&batch(stream(2), 1, &[with_list(1, 78)], &again));
+    writer.apply(vec![one, two], 1).unwrap();
+    drop(writer);
+    // A restart does not store them again either.
+    let mut writer = bench.writer();
+    let context = [file(5, "/bin/x", None), list(1, vec![library("/lib/libblas.so.3", None)])];
+    writer.apply(vec![prepared(&batch(stream(1), 3, &[with_list(3, 1)], &context))], 1).unwrap();
+    drop(writer);
+    for (sql, expected) in [
+        ("SELECT name FROM object ORDER BY 1", &["libblas.so.3", "x"][..]),
+        ("SELECT count(*)::VARCHAR FROM object_list", &["3"]),
+        ("SELECT hash FROM file", &["0102"]),
+        ("SELECT module FROM module_list", &["gcc/12"]),
+        ("SELECT DISTINCT variables FROM environment", &["[\"OMP_NUM_THREADS=4\"]"]),
+        ("SELECT count(DISTINCT objects)::VARCHAR FROM process", &["2"]),
+        ("SELECT DISTINCT argv FROM process", &["[\"/bin/x\",\"\\\\xff\"]"]),
+        ("SELECT count(*)::VARCHAR FROM process JOIN file ON exe_file = file.id", &["4"]),
+    ] {
+        assert_eq!(bench.ask(sql), expected, "{sql}");
+    }
+}
+
+#[test]
+fn unknown_stays_unknown() {
+    let bench = Bench::new();
+    let mut writer = bench.writer();
+    let bare = Image {
+        end: None,
+        exit_code: None,
+        uid: None,
+        user: None,
+        exe: None,
+        argv: None,
+        modules: None,
+        env: None,
+        place: Place::default(),
+        used: Default::default(),
+        ..image(1, "")
+    };
+    writer.apply(vec![prepared(&batch(stream(1), 1, &[entry(bare)], &[]))], 1).unwrap();
+    drop(writer);
+    for column in [
+        "job",
+        "end_ns",
+        "exit_code",
+        "uid",
+        "exe",
+        "argv",
+        "modules",
+        "environment",
+        "user_cpu_ns",
+        "objects",
+    ] {
+        assert_eq!(bench.ask(&format!("SELECT {column}::VARCHAR FROM process")), ["NULL"], "{column}");
+    }
+}
+
+/// An agent that is newer than the server knows kinds of entries that the server does not.
+#[test]
+fn an_entry_of_the_future_is_kept_as_it_is() {
+    let bench = Bench::new();
+    let mut writer = bench.writer();
+    // A variant with number 9.
+    let future = vec![0x82, 0x09, 0x81, 0x63, b'n', b'e', b'w'];
+    let known = minicbor::to_vec(entry(image(1, "/bin/x"))).unwrap();
+    let bytes = raw(stream(1), 1, &[known, future.clone()], &[future]);
+    let reply = writer.apply(vec![prepared(&bytes)], 1).unwrap();
+    assert_eq!(reply, [Applied { stored: 2, duplicate: 0, unknown: 1 }]);
+    drop(writer);
+    assert_eq!(bench.ask("SELECT number || hex(payload) FROM unknown_entry"), ["2820981636E6577"]);
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_its_number() {
+    let good = || minicbor::to_vec(entry(image(1, "/bin/x"))).unwrap();
+    let encode = |image: Image| minicbor::to_vec(entry(image)).unwrap();
+    let refused = |entries: &[Vec<u8>], context: &[Vec<u8>]| {
+        let bytes = raw(stream(1), 5, entries, context);
+        prepare(&Batch::from_bytes(&bytes).unwrap()).unwrap_err()
+    };
+    let broken = [good(), b"\x82\x00\x81".to_vec()];
+    assert!(matches!(refused(&broken, &[]), PrepareError::Entry { number: 6, .. }));
+    assert!(matches!(refused(&[b"".to_vec()], &[]), PrepareError::Entry { number: 5, .. }));
+    assert!(matches!(refused(&[good()], &[b"x".to_vec()]), PrepareError::Context(_)));
+    let far = encode(Image { start: u64::MAX, ..image(1, "/bin/x") });
+    assert!(matches!(refused(&[far], &[]), PrepareError::Range { number: 5, .. }));
+    let none = encode(Image { count: 0, ..image(1, "/bin/x") });
+    assert!(matches!(refused(&[none], &[]), PrepareError::Range { number: 5, .. }));
+    let lost = encode(Image { objects: Some(1), ..image(1, "/bin/x") });
+    assert_eq!(refused(&[lost], &[]), PrepareError::NoList { number: 5 });
+    let other = encode(Image { host: "n2".into(), ..image(1, "/bin/x") });
+    assert!(matches!(refused(&[other], &[]), PrepareError::Host { number: 5, .. }));
+}
