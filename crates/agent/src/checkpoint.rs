@@ -80,7 +80,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let limits =
             SpoolLimits { max_bytes: 1 << 20, segment_bytes: 1 << 16, segment_age: Duration::from_secs(60) };
-        let mut spool = SpoolWriter::open(dir.path(), limits).unwrap();
+        let mut spool = SpoolWriter::open(dir.path(), limits, 1).unwrap();
         let entry = |image: &Image| minicbor::to_vec(Entry::Image(Box::new(image.clone()))).unwrap();
         spool.append(&[entry(&image(1, 10))], 0).unwrap();
         let running: Vec<Finished> =

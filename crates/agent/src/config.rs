@@ -14,6 +14,7 @@ use crate::files::HashLimits;
 use crate::fold::FoldRules;
 use crate::limits::parse_cpus;
 use crate::receive::{Names, Rate};
+use crate::ship::{ShipOptions, Target};
 use crate::spool::SpoolLimits;
 
 /// Where the file is unless a flag says otherwise.
@@ -39,6 +40,7 @@ pub struct Config {
     pub messages_per_second: u64,
     pub messages_burst: u64,
     pub spool: Spool,
+    pub server: Server,
     pub fold: Fold,
     pub files: Files,
     pub limits: Limits,
@@ -54,6 +56,20 @@ pub struct Spool {
     pub max_mib: u64,
     pub segment_kib: u64,
     pub segment_seconds: u64,
+}
+
+/// `[server]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Server {
+    /// Where records are sent, for example `https://jobglass.example:8765`; empty keeps them in the spool.
+    pub url: String,
+    /// The token with which this host may send.
+    pub token_file: PathBuf,
+    /// Certificates that vouch for the server; empty for those of the system.
+    pub ca_file: PathBuf,
+    /// Records are sent this often, each host at its own moment.
+    pub flush_seconds: f64,
 }
 
 /// `[fold]`
@@ -123,6 +139,7 @@ impl Default for Config {
             messages_per_second: 20_000,
             messages_burst: 40_000,
             spool: Spool::default(),
+            server: Server::default(),
             fold: Fold::default(),
             files: Files::default(),
             limits: Limits::default(),
@@ -134,6 +151,17 @@ impl Default for Config {
 impl Default for Spool {
     fn default() -> Self {
         Spool { dir: "/var/spool/jobglass".into(), max_mib: 1024, segment_kib: 1024, segment_seconds: 60 }
+    }
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Server {
+            url: String::new(),
+            token_file: "/etc/jobglass/agent.token".into(),
+            ca_file: PathBuf::new(),
+            flush_seconds: 3.0,
+        }
     }
 }
 
@@ -228,6 +256,14 @@ impl Config {
                 return Err(format!("fold.{name} = {value} is not between 0 and 86400"));
             }
         }
+        let flush = self.server.flush_seconds;
+        if !(0.1..=3600.0).contains(&flush) {
+            return Err(format!("server.flush_seconds = {flush} is not between 0.1 and 3600"));
+        }
+        let url = &self.server.url;
+        if !url.is_empty() && !url.starts_with("http://") && !url.starts_with("https://") {
+            return Err(format!("server.url = `{url}` does not begin with http:// or https://"));
+        }
         if self.socket.len() > 90 {
             return Err(format!("socket = `{}` is longer than 90 bytes", self.socket));
         }
@@ -254,6 +290,18 @@ impl Config {
 
     pub fn rate(&self) -> Rate {
         Rate { per_second: self.messages_per_second, burst: self.messages_burst }
+    }
+
+    /// Where and how to ship; `None` if records stay in the spool.
+    pub fn ship(&self, host: &str) -> Option<ShipOptions> {
+        let Server { url, token_file, ca_file, flush_seconds } = self.server.clone();
+        let ca_file = Some(ca_file).filter(|path| !path.as_os_str().is_empty());
+        (!url.is_empty()).then(|| ShipOptions {
+            dir: self.spool.dir.clone(),
+            host: host.to_owned(),
+            target: Target { url, token_file, ca_file },
+            interval: Duration::from_secs_f64(flush_seconds),
+        })
     }
 
     pub fn spool_limits(&self) -> SpoolLimits {

@@ -62,6 +62,12 @@ counters! {
     images_dropped_spool,
     /// Images that could not be queued for writing: the disk is too slow.
     images_dropped_queue,
+    /// Batches that the server has acknowledged.
+    batches_shipped,
+    /// Entries in those batches.
+    entries_shipped,
+    /// Attempts to send a batch that failed.
+    batches_failed,
     /// Programs that ended before their path could be read.
     programs_without_path,
     /// Static programs seen.

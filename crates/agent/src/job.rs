@@ -115,6 +115,7 @@ pub fn place<T: AsRef<[u8]>>(
         step,
         node,
         job_from: from,
+        session: None,
     }
 }
 

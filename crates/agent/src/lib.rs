@@ -7,6 +7,7 @@
 //!   [`files`] to say what was executed and loaded;
 //! * [`fold`] puts what is alike into one row;
 //! * [`output`] writes rows to the [`spool`];
+//! * [`ship`] sends the spool to the server;
 //! * [`checkpoint`] and [`progress`] let the next agent go on where this one stopped;
 //! * [`run`] is the main thread, [`config`] what the administrator says, [`limits`] how it stays out of the
 //!   jobs' way, [`counters`] what it counts.
@@ -25,6 +26,7 @@ pub mod output;
 pub mod progress;
 pub mod receive;
 pub mod run;
+pub mod ship;
 pub mod spool;
 pub mod table;
 

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -15,6 +16,7 @@ use crate::clock::wall_ns;
 use crate::counters::Counters;
 use crate::files::Files;
 use crate::progress::ProgressFile;
+use crate::ship;
 use crate::spool::SpoolWriter;
 use crate::table::Finished;
 
@@ -71,12 +73,14 @@ impl Output {
         spool: SpoolWriter,
         files: Files,
         progress: ProgressFile,
+        ship: Arc<ship::Shared>,
     ) -> io::Result<Writing> {
         let writer = Writer {
             dir,
             spool,
             files,
             progress,
+            ship,
             gaps: self.gaps.clone(),
             counters: self.counters.clone(),
             told: HashSet::new(),
@@ -135,6 +139,7 @@ struct Writer {
     spool: SpoolWriter,
     files: Files,
     progress: ProgressFile,
+    ship: Arc<ship::Shared>,
     gaps: Arc<Mutex<Vec<Gap>>>,
     counters: Arc<Counters>,
     /// Lists and files that the current segment knows.
@@ -159,7 +164,10 @@ impl Writer {
                 Ok(Work::Gaps) => {}
                 Ok(Work::Health(health)) => self.health(*health),
                 Ok(Work::Running(running)) => {
-                    let _ = checkpoint::write(&self.dir, self.spool.next_number(), &running, wall_ns());
+                    let next = self.spool.next_number();
+                    if checkpoint::write(&self.dir, next, &running, wall_ns()).is_ok() {
+                        self.ship.needed_from.store(next, Ordering::Relaxed);
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Work::Stop) | Err(RecvTimeoutError::Disconnected) => {

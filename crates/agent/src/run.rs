@@ -25,6 +25,7 @@ use crate::kernel::{Connector, Taskstats};
 use crate::output::{Output, Writing};
 use crate::progress::{self, Left, Progress, ProgressFile};
 use crate::receive::{Command, Ends, Receive, wake, waker, woken};
+use crate::ship::{self, Cursor, Shipping};
 use crate::spool::{SpoolWriter, lock};
 use crate::table::{Finished, FromGuest, Surroundings, Table};
 use crate::{checkpoint, limits};
@@ -47,6 +48,9 @@ pub struct Flags {
     pub config: Option<PathBuf>,
     pub spool: Option<PathBuf>,
     pub socket: Option<String>,
+    pub server: Option<String>,
+    pub token_file: Option<PathBuf>,
+    pub ca_file: Option<PathBuf>,
 }
 
 /// Why the agent does not run.
@@ -71,6 +75,15 @@ impl Flags {
         let mut config = Config::read(self.config.as_deref())?;
         if let Some(dir) = &self.spool {
             config.spool.dir = dir.clone();
+        }
+        if let Some(url) = &self.server {
+            config.server.url = url.clone();
+        }
+        if let Some(file) = &self.token_file {
+            config.server.token_file = file.clone();
+        }
+        if let Some(file) = &self.ca_file {
+            config.server.ca_file = file.clone();
         }
         if let Some(socket) = &self.socket {
             config.socket = socket.clone();
@@ -195,6 +208,8 @@ struct Agent {
     folder: Folder,
     guests: Guests,
     output: Output,
+    ship: Arc<ship::Shared>,
+    shipping: Option<Shipping>,
     progress: ProgressFile,
     /// Forks that happened before we listened, less those seen before the count was taken.
     forks_before: u64,
@@ -268,10 +283,12 @@ impl Agent {
         let counters = Arc::new(Counters::default());
         let proc = Proc::default();
         let rules = Arc::new(config.rules().unwrap_or_default());
-        let spool = SpoolWriter::open(&dir, config.spool_limits())
+        let shipped = Cursor::peek(&dir).map_err(cannot("read how far the spool was shipped"))?;
+        let spool = SpoolWriter::open(&dir, config.spool_limits(), shipped.unwrap_or(1))
             .map_err(cannot(format!("open the spool {}", dir.display())))?;
         let (progress, left) = ProgressFile::open(&dir).map_err(cannot("open the progress file"))?;
         let (output, queue) = Output::new(counters.clone());
+        let ship = Arc::new(ship::Shared::default());
         let announce = output.clone();
         let files = Files::start(proc.clone(), config.hash_limits(), counters.clone(), move |file| {
             announce.file(file);
@@ -281,15 +298,19 @@ impl Agent {
         spool_progress.write_put_away(0);
         let known = checkpoint::read(&dir);
         let writing = output
-            .start(queue, dir, spool, files.clone(), spool_progress)
+            .start(queue, dir, spool, files.clone(), spool_progress, ship.clone())
             .map_err(cannot("start a thread"))?;
+        let host = if config.host.is_empty() { host_name() } else { config.host.clone() };
+        let options = config.ship(&host);
+        let shipping = options.map(|options| Shipping::start(options, ship.clone(), counters.clone()));
+        let shipping = shipping.transpose().map_err(cannot("ship the spool"))?;
         let kernel = Kernel::open();
         let forks_before = proc.forks_since_boot().unwrap_or(0);
         let descriptors = limits::raise_descriptors();
         let around = Surroundings {
             proc: proc.clone(),
             clock: Clock::now(),
-            host: if config.host.is_empty() { host_name() } else { config.host.clone() },
+            host,
             cluster: Some(config.cluster.clone()).filter(|name| !name.is_empty()),
             files: files.clone(),
             counters: counters.clone(),
@@ -308,6 +329,8 @@ impl Agent {
             kernel,
             guests,
             output,
+            ship,
+            shipping,
             progress,
             forks_before,
             started: wall_ns(),
@@ -525,7 +548,7 @@ impl Agent {
 
     /// Off means: no socket, no kernel events, nothing known.
     fn obey_switch(&mut self) {
-        let is_wanted = self.config.enabled && !self.config.off_file.exists();
+        let is_wanted = self.config.enabled && !self.config.off_file.exists() && !self.ship.is_off();
         match (is_wanted, self.is_off) {
             (false, None) => {
                 eprintln!("jobglass agent: switched off");
@@ -599,6 +622,9 @@ impl Agent {
         self.output.stop();
         self.guests.stop();
         writing.wait();
+        if let Some(shipping) = self.shipping {
+            shipping.stop();
+        }
     }
 }
 

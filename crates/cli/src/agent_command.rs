@@ -6,8 +6,9 @@ use anyhow::Result;
 use crate::args::AgentArgs;
 
 pub fn run(args: AgentArgs) -> Result<bool> {
-    let flags = Flags { config: args.config, spool: args.spool, socket: args.socket };
-    if args.check {
+    let AgentArgs { config, spool, socket, server, token_file, ca_file, check } = args;
+    let flags = Flags { config, spool, socket, server, token_file, ca_file };
+    if check {
         flags.configure()?;
         eprintln!("jobglass agent: the configuration is good");
         return Ok(true);

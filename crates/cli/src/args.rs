@@ -47,6 +47,15 @@ pub struct AgentArgs {
     /// Configuration file [default: /etc/jobglass/agent.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Send records to this server, for example https://jobglass.example:8765
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+    /// File with the token to send with
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Certificates that vouch for the server (PEM) [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
     /// Check the configuration and stop
     #[arg(long)]
     pub check: bool,

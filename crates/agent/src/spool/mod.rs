@@ -23,7 +23,7 @@ mod reader;
 mod writer;
 
 pub use frame::{Item, Segment, closed_segment};
-pub use reader::{Damage, ReadError, Reader, SegmentFile, segments};
+pub use reader::{Damage, ReadError, Reader, SegmentFile, first_number, segments};
 pub use writer::{SpoolError, SpoolLimits, SpoolWriter};
 
 /// What a segment's file name ends with.

@@ -32,6 +32,13 @@ pub fn segments(dir: &Path) -> io::Result<Vec<SegmentFile>> {
     Ok(found)
 }
 
+/// The number of a segment's first entry; `None` if its header cannot be read.
+pub fn first_number(path: &Path) -> Option<u64> {
+    let mut header = [0; frame::HEADER_BYTES];
+    fs::File::open(path).and_then(|mut file| file.read_exact(&mut header)).ok()?;
+    frame::first_number(&header)
+}
+
 /// Something in the spool that is not whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
@@ -75,11 +82,8 @@ impl Reader {
     pub fn open_from(dir: &Path, number: u64) -> Result<Self, ReadError> {
         let mut reader = Reader::open(dir)?;
         while let Some(next) = reader.files.get(1) {
-            let mut header = [0; frame::HEADER_BYTES];
-            let is_read =
-                fs::File::open(&next.path).and_then(|mut file| file.read_exact(&mut header)).is_ok();
-            match frame::first_number(&header) {
-                Some(first) if is_read && first <= number => drop(reader.files.pop_front()),
+            match first_number(&next.path) {
+                Some(first) if first <= number => drop(reader.files.pop_front()),
                 _ => break,
             }
         }

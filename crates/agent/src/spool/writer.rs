@@ -48,14 +48,15 @@ struct Current {
 }
 
 impl SpoolWriter {
-    /// Opens the spool, closing what an earlier agent left open; numbering goes on where it stopped.
-    pub fn open(dir: &Path, limits: SpoolLimits) -> io::Result<Self> {
+    /// Opens the spool, closing what an earlier agent left open; numbering goes on where it stopped, and not
+    /// before `least`: numbers that were shipped, and their segments removed, are not given again.
+    pub fn open(dir: &Path, limits: SpoolLimits, least: u64) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let mut writer = SpoolWriter {
             dir: dir.to_owned(),
             limits,
             current: None,
-            next_number: 1,
+            next_number: least.max(1),
             next_index: 1,
             closed_bytes: 0,
         };

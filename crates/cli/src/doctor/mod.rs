@@ -56,8 +56,12 @@ impl Node {
     fn new(args: &DoctorArgs) -> (Node, Check) {
         let name = "configuration";
         let config_path = args.config.clone().unwrap_or_else(|| DEFAULT_PATH.into());
-        let flags =
-            Flags { config: args.config.clone(), spool: args.spool.clone(), socket: args.socket.clone() };
+        let flags = Flags {
+            config: args.config.clone(),
+            spool: args.spool.clone(),
+            socket: args.socket.clone(),
+            ..Flags::default()
+        };
         let (config, check) = match flags.configure() {
             Ok(config) => {
                 let place = config_path.display();

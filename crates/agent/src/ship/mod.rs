@@ -1,0 +1,204 @@
+//! Ships the spool to the server: batch after batch, each until the server has it.
+//!
+//! On a thread of its own, because a server may be slow or gone: nothing else in the agent waits for it. What is
+//! sent was on disk before, and what was acknowledged is noted on disk before it is removed, so that neither a
+//! kill nor a crash loses or doubles a record: the server knows which numbers of a stream it has.
+
+mod client;
+mod cursor;
+mod pack;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use record::batch::Reply;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::clock::wall_ns;
+use crate::counters::Counters;
+use crate::spool::SegmentFile;
+
+pub use client::{Client, SendError, Target};
+pub use cursor::Cursor;
+pub use pack::{Packed, pack};
+
+/// The longest wait between two attempts.
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+const BACKOFF_MIN: Duration = Duration::from_millis(500);
+
+/// What the server last said about the switch.
+const UNSAID: u8 = 0;
+const ON: u8 = 1;
+const OFF: u8 = 2;
+
+/// What other threads tell the shipping one, and what it tells them.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Entries from this number on are still needed by the agent itself, to go on after a kill.
+    pub needed_from: AtomicU64,
+    switch: AtomicU8,
+}
+
+impl Shared {
+    /// Whether the server has switched this agent off.
+    pub fn is_off(&self) -> bool {
+        self.switch.load(Ordering::Relaxed) == OFF
+    }
+}
+
+/// How to ship.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShipOptions {
+    pub dir: PathBuf,
+    pub host: String,
+    pub target: Target,
+    pub interval: Duration,
+}
+
+/// The thread that ships.
+pub struct Shipping {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Shipping {
+    /// Starts the thread.
+    pub fn start(options: ShipOptions, shared: Arc<Shared>, counters: Arc<Counters>) -> io::Result<Shipping> {
+        let cursor = Cursor::open(&options.dir)?;
+        let (stop, stopped) = channel();
+        let client = Client::new(options.target.clone());
+        let ship = Ship { options, cursor, client, shared, counters, failures: 0, said: None, seen: None };
+        let thread = thread::Builder::new().name("ship".into()).spawn(move || ship.run(&stopped))?;
+        Ok(Shipping { stop, thread })
+    }
+
+    /// Lets it try once more to send what is left, and ends it.
+    pub fn stop(self) {
+        drop(self.stop);
+        let _ = self.thread.join();
+    }
+}
+
+struct Ship {
+    options: ShipOptions,
+    cursor: Cursor,
+    client: Client,
+    shared: Arc<Shared>,
+    counters: Arc<Counters>,
+    /// Attempts that failed one after the other.
+    failures: u32,
+    /// The last trouble that was printed, so that it is printed once.
+    said: Option<String>,
+    /// The last segment and its length when there was nothing more to send.
+    seen: Option<(SegmentFile, u64)>,
+}
+
+impl Ship {
+    fn run(mut self, stopped: &Receiver<()>) {
+        loop {
+            let wait = if self.failures > 0 { self.backoff() } else { self.until_flush() };
+            match stopped.recv_timeout(wait) {
+                Err(RecvTimeoutError::Timeout) => self.flush(stopped),
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => {
+                    self.flush(stopped);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Each host has its own moment in the interval, so that a cluster does not flush at once.
+    fn until_flush(&self) -> Duration {
+        let interval = self.options.interval.as_nanos().max(1) as u64;
+        let own = xxh3_64(self.options.host.as_bytes()) % interval;
+        let into = wall_ns().wrapping_sub(own) % interval;
+        Duration::from_nanos(interval - into)
+    }
+
+    /// Twice as long after each failure, and somewhere in the upper half of it, so that a cluster that lost its
+    /// server does not come back at once.
+    fn backoff(&self) -> Duration {
+        let longest = BACKOFF_MIN.saturating_mul(1 << self.failures.min(16)).min(BACKOFF_MAX);
+        let jitter = xxh3_64(&[self.options.host.as_bytes(), &wall_ns().to_le_bytes()].concat());
+        longest / 2 + longest.mul_f64(jitter as f64 / u64::MAX as f64 / 2.0)
+    }
+
+    /// Sends everything there is, until something fails.
+    fn flush(&mut self, stopped: &Receiver<()>) {
+        loop {
+            match self.send_next() {
+                Ok(true) => self.recovered(),
+                Ok(false) => return self.recovered(),
+                Err(error) => {
+                    self.counters.batches_failed.one();
+                    self.failures = self.failures.saturating_add(1);
+                    self.complain(&error.to_string());
+                    return;
+                }
+            }
+            if matches!(stopped.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected))
+                && self.failures > 0
+            {
+                return;
+            }
+        }
+    }
+
+    /// Sends one batch; `false` if there is nothing to send.
+    fn send_next(&mut self) -> Result<bool, SendError> {
+        let last = pack::last_segment(&self.options.dir)?;
+        if last.is_some() && last == self.seen {
+            return Ok(false);
+        }
+        let Some(packed) = pack(&self.options.dir, self.cursor.next())? else {
+            self.seen = last;
+            return Ok(false);
+        };
+        let reply = self.client.send(&packed.encode(&self.options.host, self.cursor.stream()))?;
+        self.counters.batches_shipped.one();
+        self.counters.entries_shipped.add(packed.entries.len() as u64);
+        self.obey(&reply);
+        self.cursor.advance(packed.last() + 1)?;
+        self.remove_shipped();
+        Ok(true)
+    }
+
+    fn obey(&self, reply: &Reply) {
+        let switch = match reply.settings.enabled {
+            None => UNSAID,
+            Some(true) => ON,
+            Some(false) => OFF,
+        };
+        self.shared.switch.store(switch, Ordering::Relaxed);
+    }
+
+    /// Removes segments that the server has and the agent does not need.
+    fn remove_shipped(&self) {
+        let keep_from = self.cursor.next().min(self.shared.needed_from.load(Ordering::Relaxed));
+        for segment in pack::segments_before(&self.options.dir, keep_from) {
+            let _ = std::fs::remove_file(segment.path);
+        }
+    }
+
+    fn recovered(&mut self) {
+        self.failures = 0;
+        if self.said.take().is_some() {
+            eprintln!("jobglass agent: {} answers again", self.options.target.url);
+        }
+    }
+
+    fn complain(&mut self, what: &str) {
+        if self.said.as_deref() != Some(what) {
+            eprintln!(
+                "jobglass agent: cannot ship to {}: {what}; records stay in the spool",
+                self.options.target.url
+            );
+            self.said = Some(what.to_owned());
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What all requests share, and which request goes where.
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use record::batch::Settings;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::committer::Committer;
+use crate::error::ApiError;
+use crate::ingest::{self, IngestLimits};
+use crate::metrics::Metrics;
+use crate::rate::Rates;
+use crate::tokens::Tokens;
+
+/// Requests whose body is being received at the same time; each may hold some megabytes.
+const BODIES: usize = 128;
+
+/// What all requests share.
+pub struct App {
+    pub tokens: Tokens,
+    pub limits: IngestLimits,
+    pub rates: Rates,
+    pub committer: Committer,
+    pub metrics: Arc<Metrics>,
+    pub bodies: Semaphore,
+    /// One batch per core is decoded at a time.
+    pub decoders: Semaphore,
+}
+
+impl App {
+    pub fn new(
+        tokens: Tokens,
+        limits: IngestLimits,
+        rates: Rates,
+        committer: Committer,
+        metrics: Arc<Metrics>,
+    ) -> App {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let (bodies, decoders) = (Semaphore::new(BODIES), Semaphore::new(cores));
+        App { tokens, limits, rates, committer, metrics, bodies, decoders }
+    }
+
+    /// What agents are told with every answer.
+    pub fn settings(&self) -> Settings {
+        Settings::default()
+    }
+}
+
+/// Which request goes where.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/health", get(health))
+        .route("/metrics", get(metrics))
+        .route("/api/v1/ingest", post(ingest::ingest))
+        .fallback(nowhere)
+        .layer(DefaultBodyLimit::disable())
+        .with_state(app)
+}
+
+async fn health(State(app): State<Arc<App>>) -> Response {
+    let (status, word) = if app.committer.is_broken() {
+        (StatusCode::SERVICE_UNAVAILABLE, "cannot store")
+    } else {
+        (StatusCode::OK, "ready")
+    };
+    (status, Json(json!({"status": word, "version": env!("CARGO_PKG_VERSION")}))).into_response()
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], app.metrics.text()).into_response()
+}
+
+async fn nowhere() -> ApiError {
+    ApiError::NotFound("there is nothing here; the API is described at /api/v1/openapi.json".into())
+}

@@ -1,0 +1,180 @@
+//! Accepts connections, as many as the server can hold; when it is full, the one that has been idle longest goes.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
+
+use crate::metrics::Metrics;
+use crate::tls::Tls;
+
+/// A request's head must have come within this time, and so must a handshake.
+const HEAD: Duration = Duration::from_secs(10);
+/// Requests in progress have this long to end when the server stops.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// What listens, and for whom.
+pub struct Front {
+    pub listener: TcpListener,
+    pub tls: Option<Arc<Tls>>,
+    pub router: Router,
+    pub metrics: Arc<Metrics>,
+    /// Connections at the same time.
+    pub most: usize,
+}
+
+/// The connections there are.
+#[derive(Default)]
+struct Open(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    /// In the order in which they became idle; the number of requests in progress.
+    by_age: BTreeMap<u64, Arc<Connection>>,
+}
+
+struct Connection {
+    leave: Notify,
+    age: Mutex<u64>,
+}
+
+impl Open {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self) -> Arc<Connection> {
+        let mut table = self.lock();
+        table.next += 1;
+        let connection = Arc::new(Connection { leave: Notify::new(), age: Mutex::new(table.next) });
+        let age = table.next;
+        table.by_age.insert(age, connection.clone());
+        connection
+    }
+
+    /// A connection with a request in progress is not in the table: it cannot be sent away.
+    fn busy(&self, connection: &Connection) {
+        let age = *connection.age.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lock().by_age.remove(&age);
+    }
+
+    fn idle(&self, connection: &Arc<Connection>) {
+        let mut table = self.lock();
+        table.next += 1;
+        let age = table.next;
+        *connection.age.lock().unwrap_or_else(PoisonError::into_inner) = age;
+        table.by_age.insert(age, connection.clone());
+    }
+
+    /// Sends the connection away that has been idle longest; says whether there was one.
+    fn evict(&self) -> bool {
+        let oldest = self.lock().by_age.pop_first();
+        oldest.inspect(|(_, connection)| connection.leave.notify_one()).is_some()
+    }
+}
+
+impl Front {
+    /// Serves until `stop` becomes true, then lets requests in progress end.
+    pub async fn serve(self, mut stop: watch::Receiver<bool>) {
+        let (open, alive) = (Arc::new(Open::default()), Arc::new(tokio::sync::Semaphore::new(self.most)));
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                _ = stop.wait_for(|stop| *stop) => break,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of descriptors: someone has to leave before the next can come.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    open.evict();
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+            };
+            self.metrics.connections.inc();
+            if alive.available_permits() == 0 && open.evict() {
+                self.metrics.connections_evicted.inc();
+            }
+            let (open, alive, stop) = (open.clone(), alive.clone(), stop.clone());
+            let (tls, router) = (self.tls.clone(), self.router.clone());
+            // Nobody waits here while all are busy: a connection that finds no place in time is closed.
+            tokio::spawn(async move {
+                let Ok(Ok(_place)) = tokio::time::timeout(HEAD, alive.acquire_owned()).await else { return };
+                let _ = stream.set_nodelay(true);
+                serve_one(stream, peer, tls, router, &open, stop).await;
+            });
+        }
+        let all = u32::try_from(self.most).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(FAREWELL, alive.acquire_many(all)).await;
+    }
+}
+
+async fn serve_one(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<Arc<Tls>>,
+    router: Router,
+    open: &Arc<Open>,
+    stop: watch::Receiver<bool>,
+) {
+    let connection = open.enter();
+    match tls {
+        None => converse(stream, peer, router, open, &connection, stop).await,
+        Some(tls) => {
+            let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+            let handshake = tokio::select! {
+                handshake = tokio::time::timeout(HEAD, handshake) => handshake,
+                () = connection.leave.notified() => return,
+            };
+            if let Ok(Ok(stream)) = handshake {
+                converse(stream, peer, router, open, &connection, stop).await;
+            }
+        }
+    }
+    open.busy(&connection);
+}
+
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    peer: SocketAddr,
+    router: Router,
+    open: &Arc<Open>,
+    connection: &Arc<Connection>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let service = hyper::service::service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        open.busy(connection);
+        let (router, open, connection) = (router.clone(), open.clone(), connection.clone());
+        async move {
+            let response = router.oneshot(request).await;
+            open.idle(&connection);
+            response
+        }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).keep_alive(true);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD).max_concurrent_streams(8);
+    let talk = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(talk);
+    tokio::select! {
+        _ = talk.as_mut() => return,
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = connection.leave.notified() => return,
+    }
+    talk.as_mut().graceful_shutdown();
+    let _ = talk.await;
+}

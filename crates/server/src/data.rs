@@ -1,0 +1,53 @@
+//! The data directory: one server at a time, its database, its tokens.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::tokens::{self, Grant};
+
+/// Held by the server that serves from the directory.
+const LOCK: &str = "lock";
+
+/// A data directory that is ours until this is dropped.
+pub struct DataDir {
+    pub path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Takes the directory, and makes it and its first tokens if they are not there.
+    pub fn open(path: &Path) -> anyhow::Result<DataDir> {
+        // Records say what users run: nobody else looks at them.
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.with_context(|| format!("cannot make the data directory {}", path.display()))?;
+        let file = path.join(LOCK);
+        let lock = File::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            bail!("{} is in use by another jobglass-server", path.display());
+        }
+        let dir = DataDir { path: path.to_owned(), _lock: lock };
+        dir.make_first_tokens().with_context(|| format!("cannot write the tokens in {}", path.display()))?;
+        Ok(dir)
+    }
+
+    /// The administrator's token, and one for agents on this machine.
+    fn make_first_tokens(&self) -> io::Result<()> {
+        for (id, grant) in [("admin", Grant::Admin), ("ingest", Grant::Ingest)] {
+            let list = self.path.join(tokens::FILE);
+            let mut known = tokens::load(&list)?;
+            if known.iter().any(|token| token.id == id) {
+                continue;
+            }
+            let (secret, token) = tokens::make(id, grant, None)?;
+            known.push(token);
+            tokens::write_secret(&self.path.join(format!("{id}.token")), &secret)?;
+            tokens::save(&list, known)?;
+        }
+        Ok(())
+    }
+}

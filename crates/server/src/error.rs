@@ -1,0 +1,92 @@
+//! How a request is refused: a status, a reason in words, and when to come again.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use record::batch::{BatchError, PROTOCOL, Refusal};
+use store::{PrepareError, StoreError};
+
+use crate::committer::NotStored;
+use crate::tokens::Refused;
+
+/// Why a request is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    #[error(transparent)]
+    Unauthorized(#[from] Refused),
+    #[error("{0}")]
+    Forbidden(String),
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    TooLarge(String),
+    #[error("{0}")]
+    UnsupportedMedia(String),
+    #[error("the request did not come within {0} seconds")]
+    Timeout(u64),
+    #[error("host {0} sends more than its share: try again later")]
+    Rate(String),
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+    #[error("the store cannot answer: {0}")]
+    Store(#[from] StoreError),
+}
+
+impl From<BatchError> for ApiError {
+    fn from(error: BatchError) -> Self {
+        ApiError::BadRequest(error.to_string())
+    }
+}
+
+impl From<PrepareError> for ApiError {
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::Host { .. } => ApiError::Forbidden(error.to_string()),
+            _ => ApiError::BadRequest(error.to_string()),
+        }
+    }
+}
+
+impl ApiError {
+    fn status(&self) -> StatusCode {
+        match self {
+            ApiError::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            ApiError::Forbidden(_) => StatusCode::FORBIDDEN,
+            ApiError::BadRequest(_) => StatusCode::BAD_REQUEST,
+            ApiError::NotFound(_) => StatusCode::NOT_FOUND,
+            ApiError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            ApiError::UnsupportedMedia(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ApiError::Timeout(_) => StatusCode::REQUEST_TIMEOUT,
+            ApiError::Rate(_) => StatusCode::TOO_MANY_REQUESTS,
+            ApiError::NotStored(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ApiError::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// Seconds after which it makes sense to come again.
+    fn retry_after(&self) -> Option<&'static str> {
+        match self {
+            ApiError::Rate(_) => Some("5"),
+            ApiError::NotStored(NotStored::DiskFull { .. }) => Some("30"),
+            ApiError::NotStored(_) => Some("2"),
+            _ => None,
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let refusal = Refusal { error: self.to_string(), protocol: PROTOCOL };
+        let mut response = (self.status(), Json(refusal)).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
+        }
+        if matches!(self, ApiError::Unauthorized(_)) {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

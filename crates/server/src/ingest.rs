@@ -1,0 +1,165 @@
+//! `POST /api/v1/ingest`: a batch comes in, is checked, and is acknowledged when it is durable.
+
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use jiff::Timestamp;
+use record::batch::{Batch, MEDIA_TYPE, Reply};
+use store::Prepared;
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::tokens::Token;
+
+/// The largest window a compressed batch may need: 8 MiB of memory.
+const WINDOW_LOG_MAX: u32 = 23;
+
+/// What a batch may cost before it is known to be one.
+#[derive(Debug, Clone, Copy)]
+pub struct IngestLimits {
+    /// Bytes of a request.
+    pub body: usize,
+    /// Bytes of a batch when it is no longer compressed.
+    pub decompressed: u64,
+    /// Time in which a request must have come.
+    pub body_seconds: u64,
+}
+
+impl Default for IngestLimits {
+    fn default() -> Self {
+        IngestLimits { body: 8 << 20, decompressed: 64 << 20, body_seconds: 30 }
+    }
+}
+
+/// The handler.
+pub async fn ingest(
+    State(app): State<Arc<App>>,
+    Extension(peer): Extension<SocketAddr>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Reply>, ApiError> {
+    let outcome = receive(&app, peer.ip(), &headers, body).await;
+    if let Err(error) = &outcome {
+        count(&app, error);
+        tracing::warn!(%peer, %error, "refused");
+    }
+    outcome.map(Json)
+}
+
+async fn receive(app: &Arc<App>, from: IpAddr, headers: &HeaderMap, body: Body) -> Result<Reply, ApiError> {
+    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = app.tokens.check(authorization, Timestamp::now())?;
+    let is_compressed = encoding(headers)?;
+    let _share = app.bodies.acquire().await;
+    let body = read(body, app.limits).await?;
+    // Decompressing and decoding take a core's time, not the reactor's.
+    let _core = app.decoders.acquire().await;
+    let app_ = app.clone();
+    let decoded =
+        tokio::task::spawn_blocking(move || decode(&app_, &body, is_compressed, &token, from)).await;
+    let prepared = decoded.map_err(|_| ApiError::BadRequest("the batch cannot be decoded".into()))??;
+    let applied = app.committer.store(prepared).await?;
+    let (stored, duplicate, unknown) = (applied.stored, applied.duplicate, applied.unknown);
+    Ok(Reply { stored, duplicate, unknown, settings: app.settings() })
+}
+
+/// Whether the body is compressed.
+fn encoding(headers: &HeaderMap) -> Result<bool, ApiError> {
+    let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let media = text(header::CONTENT_TYPE).unwrap_or_default();
+    if media != MEDIA_TYPE {
+        return Err(ApiError::UnsupportedMedia(format!("the body is {media:?}, a batch is {MEDIA_TYPE:?}")));
+    }
+    match text(header::CONTENT_ENCODING) {
+        None | Some("identity") => Ok(false),
+        Some("zstd") => Ok(true),
+        Some(other) => {
+            Err(ApiError::UnsupportedMedia(format!("content encoding {other:?}, only zstd is known")))
+        }
+    }
+}
+
+async fn read(body: Body, limits: IngestLimits) -> Result<Bytes, ApiError> {
+    let collected = Limited::new(body, limits.body).collect();
+    let within = tokio::time::timeout(Duration::from_secs(limits.body_seconds), collected).await;
+    match within.map_err(|_| ApiError::Timeout(limits.body_seconds))? {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(ApiError::TooLarge(format!("a request may have {} bytes", limits.body)))
+        }
+        Err(error) => Err(ApiError::BadRequest(format!("the request breaks off: {error}"))),
+    }
+}
+
+fn decode(
+    app: &App,
+    body: &[u8],
+    is_compressed: bool,
+    token: &Token,
+    from: IpAddr,
+) -> Result<Prepared, ApiError> {
+    let decompressed;
+    let bytes = if is_compressed {
+        decompressed = decompress(body, app.limits.decompressed)?;
+        &decompressed
+    } else {
+        body
+    };
+    let batch = Batch::from_bytes(bytes)?;
+    if !token.speaks_for(batch.host, from) {
+        return Err(ApiError::Forbidden(format!(
+            "token {:?} may not speak for host {:?} from {from}",
+            token.id, batch.host
+        )));
+    }
+    if !app.rates.take(batch.host, Instant::now()) {
+        return Err(ApiError::Rate(batch.host.to_owned()));
+    }
+    Ok(store::prepare(&batch)?)
+}
+
+/// Stops at the limit, however small the body was.
+fn decompress(body: &[u8], limit: u64) -> Result<Vec<u8>, ApiError> {
+    let bad = |error: std::io::Error| ApiError::BadRequest(format!("cannot decompress the batch: {error}"));
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(bad)?;
+    decoder.window_log_max(WINDOW_LOG_MAX).map_err(bad)?;
+    let mut bytes = Vec::new();
+    decoder.take(limit + 1).read_to_end(&mut bytes).map_err(bad)?;
+    if bytes.len() as u64 > limit {
+        return Err(ApiError::TooLarge(format!("a batch may have {limit} bytes when decompressed")));
+    }
+    Ok(bytes)
+}
+
+fn count(app: &App, error: &ApiError) {
+    let metrics = &app.metrics;
+    match error {
+        ApiError::Unauthorized(_) | ApiError::Forbidden(_) => metrics.refused_unauthorized.inc(),
+        ApiError::TooLarge(_) => metrics.refused_too_large.inc(),
+        ApiError::Rate(_) => metrics.refused_rate.inc(),
+        ApiError::NotStored(_) | ApiError::Store(_) => metrics.refused_unavailable.inc(),
+        _ => metrics.refused_broken.inc(),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bomb_stops_at_the_limit() {
+        let bomb = zstd::bulk::compress(&vec![0; 100 << 20], 19).unwrap();
+        assert!(bomb.len() < 20_000);
+        assert!(matches!(decompress(&bomb, 1 << 20), Err(ApiError::TooLarge(_))));
+        assert_eq!(decompress(&bomb, 100 << 20).unwrap().len(), 100 << 20);
+        assert!(matches!(decompress(&bomb[..bomb.len() - 1], 100 << 20), Err(ApiError::BadRequest(_))));
+        assert!(matches!(decompress(b"no zstd", 100), Err(ApiError::BadRequest(_))));
+    }
+}

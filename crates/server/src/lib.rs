@@ -1,0 +1,16 @@
+//! The server: takes batches of agents, keeps them in the store, and answers questions about them.
+//!
+//! A request comes through [`connections`], is sent by [`app`] to its handler ([`ingest`]), which asks [`tokens`]
+//! and [`rate`] whether it may, and hands what is to be stored to the one writing thread ([`committer`]).
+
+pub mod app;
+pub mod committer;
+pub mod connections;
+pub mod data;
+pub mod error;
+pub mod ingest;
+pub mod metrics;
+pub mod rate;
+pub mod serve;
+pub mod tls;
+pub mod tokens;

@@ -1,0 +1,85 @@
+//! Starts the server, and stops it in good order.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use store::{Limits, Store};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::app::{App, router};
+use crate::committer::Committer;
+use crate::connections::Front;
+use crate::data::DataDir;
+use crate::ingest::IngestLimits;
+use crate::metrics::Metrics;
+use crate::rate::{Rates, Share};
+use crate::tls::Tls;
+use crate::tokens::Tokens;
+
+/// How a server runs.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub data: PathBuf,
+    pub listen: SocketAddr,
+    /// Certificate and key.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    pub memory_mb: u64,
+    pub least_free_mb: u64,
+    pub connections: usize,
+    pub share: Share,
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let data = DataDir::open(&options.data)?;
+    let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
+    let limits = Limits { memory_mb: options.memory_mb, threads };
+    let store = Store::open(&data.path, &limits)
+        .with_context(|| format!("cannot open the store in {}", data.path.display()))?;
+    let metrics = Arc::new(Metrics::default());
+    let writer = store.writer().context("cannot read what the store knows")?;
+    let (committer, committing) =
+        Committer::start(writer, &data.path, options.least_free_mb, metrics.clone())?;
+    let tokens = Tokens::open(&data.path)?;
+    let tls =
+        options.tls.as_ref().map(|(certificate, key)| Tls::open(certificate, key)).transpose()?.map(Arc::new);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(async {
+        let listener = TcpListener::bind(options.listen)
+            .await
+            .with_context(|| format!("cannot listen at {}", options.listen))?;
+        let rates = Rates::new(options.share);
+        let app = Arc::new(App::new(tokens, IngestLimits::default(), rates, committer, metrics.clone()));
+        let front = Front { listener, tls, router: router(app), metrics, most: options.connections };
+        let address = front.listener.local_addr()?;
+        tracing::info!(%address, data = %data.path.display(), version = env!("CARGO_PKG_VERSION"), "ready");
+        front.serve(stop_signal()?).await;
+        anyhow::Ok(())
+    });
+    // Requests that did not end in time are dropped here, and with them the last way to the writing thread.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    committing.wait();
+    drop(store);
+    tracing::info!("stopped");
+    served
+}
+
+/// Becomes true at SIGTERM or SIGINT.
+fn stop_signal() -> anyhow::Result<watch::Receiver<bool>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (send, stop) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        let _ = send.send(true);
+        // Kept until the end: a dropped sender looks like a stop, too.
+        send.closed().await;
+    });
+    Ok(stop)
+}
