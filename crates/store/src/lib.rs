@@ -5,8 +5,10 @@
 
 mod ids;
 pub mod prepare;
+pub mod query;
 mod received;
 mod schema;
+pub mod time;
 mod write;
 
 use std::path::Path;
@@ -14,6 +16,7 @@ use std::path::Path;
 use duckdb::{Config, Connection};
 
 pub use prepare::{PrepareError, Prepared, prepare};
+pub use query::{Filter, GroupBy, Reader};
 pub use write::{Applied, Writer};
 
 /// The name of the database in its directory.
@@ -65,5 +68,10 @@ impl Store {
     /// The one writer; a second one would not know what the first has stored.
     pub fn writer(&self) -> Result<Writer, StoreError> {
         Writer::open(self.connection.try_clone()?)
+    }
+
+    /// A connection to ask with; there may be many.
+    pub fn reader(&self) -> Result<Reader, StoreError> {
+        Ok(Reader::new(self.connection.try_clone()?))
     }
 }
