@@ -15,6 +15,21 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    Processes(ProcessesArgs),
+    Job(JobArgs),
+    /// Programs that are used here, those that ran most first
+    #[command(after_help = PROGRAMS_HELP)]
+    Programs(UsedArgs),
+    /// Libraries that are used here, those of most jobs first
+    #[command(
+        after_help = "Examples:\n  jobglass libraries --since 30d\n  jobglass libraries --of alice --csv"
+    )]
+    Libraries(UsedArgs),
+    /// Modules that are used here, those of most jobs first
+    #[command(after_help = "Examples:\n  jobglass modules --since 2026-01-01 --until 2026-07-01")]
+    Modules(UsedArgs),
+    Uses(UsesArgs),
+    Login(LoginArgs),
     Agent(AgentArgs),
     Run(RunArgs),
     Doctor(DoctorArgs),
@@ -25,6 +40,216 @@ pub enum Command {
     },
     #[command(hide = true)]
     Generate(GenerateArgs),
+}
+
+const PROGRAMS_HELP: &str = "Examples:
+  jobglass programs --since 30d
+  jobglass programs --of alice --json | jq .exe";
+
+/// Which server is asked
+#[derive(Debug, Clone, clap::Args)]
+pub struct ServerArgs {
+    /// The server [default: that of jobglass login]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "JOBGLASS_SERVER",
+        hide_env_values = true,
+        help_heading = "Server"
+    )]
+    pub server: Option<String>,
+    /// File with the token to ask with [default: that of jobglass login]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "JOBGLASS_TOKEN_FILE",
+        hide_env_values = true,
+        help_heading = "Server"
+    )]
+    pub token_file: Option<PathBuf>,
+    /// Certificates that vouch for the server (PEM) [default: the system's]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "JOBGLASS_CA_FILE",
+        hide_env_values = true,
+        help_heading = "Server"
+    )]
+    pub ca_file: Option<PathBuf>,
+}
+
+/// How the answer is printed
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct ShapeArgs {
+    /// One JSON object per line
+    #[arg(long, conflicts_with = "csv", help_heading = "Output")]
+    pub json: bool,
+    /// Comma-separated values with a header
+    #[arg(long, help_heading = "Output")]
+    pub csv: bool,
+}
+
+/// Show processes: who ran what, where, how long, how it ended
+///
+/// Exit code 0, 1 if nothing was found, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass processes --job 4711
+  jobglass processes --user alice --exe 'gmx*' --since 2h
+  jobglass processes --host n0042 --since yesterday --until today --json | jq .exe")]
+pub struct ProcessesArgs {
+    /// Of this batch job or login session
+    #[arg(long, value_name = "ID")]
+    pub job: Option<String>,
+    /// Of this user
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Of programs that fit: a path if there is a / in it, else its last part
+    #[arg(long, value_name = "GLOB")]
+    pub exe: Option<String>,
+    /// On this host or node
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// With this process number
+    #[arg(long, value_name = "N")]
+    pub pid: Option<u32>,
+    /// On this cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// That ran at this time or later: 2h, 7d, yesterday, 2026-11-01, 2026-11-01T12:30
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// That ran before this time
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub limit: u64,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Show what ran in a job: the tree of programs, libraries, modules
+///
+/// A program outside any batch job belongs to its login session, which is a job, too.
+/// Exit code 0, 1 if nothing was seen of the job, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass job 4711
+  jobglass job 4711 --json | jq 'select(.exit_code != 0)'")]
+pub struct JobArgs {
+    /// The batch job or login session
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// On this cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// All libraries, not only those most used
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// What is used, by whom and when
+#[derive(Debug, clap::Args)]
+pub struct UsedArgs {
+    /// By this user
+    #[arg(long, value_name = "USER")]
+    pub of: Option<String>,
+    /// On this cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// At this time or later: 2h, 7d, yesterday, 2026-11-01, 2026-11-01T12:30
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Before this time
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub limit: u64,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Show who loaded a library
+///
+/// Exit code 0, 1 if nobody did, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass uses 'libmpi*'
+  jobglass uses '/opt/blas/*' --since 90d --group-by user
+  jobglass uses 5f3a1c9e20b4d7a8e1f0c3b2a4958677d6e5f412")]
+pub struct UsesArgs {
+    /// A pattern for the path (with a / in it) or the name of a library, a build-id or a content hash
+    #[arg(value_name = "PATTERN")]
+    pub pattern: String,
+    /// One row for each of these
+    #[arg(long, value_enum, default_value_t = By::Job)]
+    pub group_by: By,
+    /// By this user
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// On this cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// At this time or later: 2h, 7d, yesterday, 2026-11-01, 2026-11-01T12:30
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Before this time
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub limit: u64,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// What the answer to `uses` has one row for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// Each program of each job
+    Job,
+    User,
+    Program,
+    Library,
+}
+
+impl std::fmt::Display for By {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            By::Job => "job",
+            By::User => "user",
+            By::Program => "program",
+            By::Library => "library",
+        })
+    }
+}
+
+/// Keep server and token for later commands
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  jobglass login https://jobglass.example:8765 --token-file admin.token")]
+pub struct LoginArgs {
+    /// The server
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// File with the token
+    #[arg(long, value_name = "FILE")]
+    pub token_file: PathBuf,
+    /// Certificates that vouch for the server (PEM) [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
 }
 
 /// Run the node agent: record every program of this node

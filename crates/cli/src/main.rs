@@ -2,10 +2,12 @@
 
 mod agent_command;
 mod args;
+mod ask;
 mod doctor;
 mod generate;
 mod run;
 mod spool;
+mod table;
 
 use std::io;
 use std::process::ExitCode;
@@ -21,6 +23,13 @@ const ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     let outcome = match Args::parse().command {
+        Command::Processes(args) => ask::processes(&args),
+        Command::Job(args) => ask::job(&args),
+        Command::Programs(args) => ask::programs(&args),
+        Command::Libraries(args) => ask::libraries(&args),
+        Command::Modules(args) => ask::modules(&args),
+        Command::Uses(args) => ask::uses(&args),
+        Command::Login(args) => ask::login(&args),
         Command::Agent(args) => agent_command::run(args),
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::run(&args),

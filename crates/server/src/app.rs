@@ -16,6 +16,7 @@ use crate::error::ApiError;
 use crate::ingest::{self, IngestLimits};
 use crate::metrics::Metrics;
 use crate::rate::Rates;
+use crate::read::{self, Readers};
 use crate::tokens::Tokens;
 
 /// Requests whose body is being received at the same time; each may hold some megabytes.
@@ -31,6 +32,7 @@ pub struct App {
     pub bodies: Semaphore,
     /// One batch per core is decoded at a time.
     pub decoders: Semaphore,
+    pub readers: Readers,
 }
 
 impl App {
@@ -39,11 +41,12 @@ impl App {
         limits: IngestLimits,
         rates: Rates,
         committer: Committer,
+        readers: Readers,
         metrics: Arc<Metrics>,
     ) -> App {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let (bodies, decoders) = (Semaphore::new(BODIES), Semaphore::new(cores));
-        App { tokens, limits, rates, committer, metrics, bodies, decoders }
+        App { tokens, limits, rates, committer, metrics, bodies, decoders, readers }
     }
 
     /// What agents are told with every answer.
@@ -58,6 +61,13 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .route("/api/v1/ingest", post(ingest::ingest))
+        .route("/api/v1/processes", get(read::processes))
+        .route("/api/v1/jobs/{id}", get(read::job))
+        .route("/api/v1/programs", get(read::programs))
+        .route("/api/v1/libraries", get(read::libraries))
+        .route("/api/v1/modules", get(read::modules))
+        .route("/api/v1/uses", get(read::uses))
+        .route("/api/v1/openapi.json", get(read::openapi))
         .fallback(nowhere)
         .layer(DefaultBodyLimit::disable())
         .with_state(app)

@@ -30,6 +30,8 @@ pub enum ApiError {
     Rate(String),
     #[error(transparent)]
     NotStored(#[from] NotStored),
+    #[error("{0}")]
+    Internal(&'static str),
     #[error("the store cannot answer: {0}")]
     Store(#[from] StoreError),
 }
@@ -61,7 +63,7 @@ impl ApiError {
             ApiError::Timeout(_) => StatusCode::REQUEST_TIMEOUT,
             ApiError::Rate(_) => StatusCode::TOO_MANY_REQUESTS,
             ApiError::NotStored(_) => StatusCode::SERVICE_UNAVAILABLE,
-            ApiError::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            ApiError::Store(_) | ApiError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 

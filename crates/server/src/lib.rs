@@ -1,6 +1,6 @@
 //! The server: takes batches of agents, keeps them in the store, and answers questions about them.
 //!
-//! A request comes through [`connections`], is sent by [`app`] to its handler ([`ingest`]), which asks [`tokens`]
+//! A request comes through [`connections`], is sent by [`app`] to its handler ([`ingest`], [`read`]), which asks [`tokens`]
 //! and [`rate`] whether it may, and hands what is to be stored to the one writing thread ([`committer`]).
 
 pub mod app;
@@ -11,6 +11,7 @@ pub mod error;
 pub mod ingest;
 pub mod metrics;
 pub mod rate;
+pub mod read;
 pub mod serve;
 pub mod tls;
 pub mod tokens;

@@ -17,6 +17,7 @@ use crate::data::DataDir;
 use crate::ingest::IngestLimits;
 use crate::metrics::Metrics;
 use crate::rate::{Rates, Share};
+use crate::read::Readers;
 use crate::tls::Tls;
 use crate::tokens::Tokens;
 
@@ -40,6 +41,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let limits = Limits { memory_mb: options.memory_mb, threads };
     let store = Store::open(&data.path, &limits)
         .with_context(|| format!("cannot open the store in {}", data.path.display()))?;
+    let store = Arc::new(store);
     let metrics = Arc::new(Metrics::default());
     let writer = store.writer().context("cannot read what the store knows")?;
     let (committer, committing) =
@@ -53,7 +55,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             .await
             .with_context(|| format!("cannot listen at {}", options.listen))?;
         let rates = Rates::new(options.share);
-        let app = Arc::new(App::new(tokens, IngestLimits::default(), rates, committer, metrics.clone()));
+        let (limits, readers) = (IngestLimits::default(), Readers::new(store.clone()));
+        let app = Arc::new(App::new(tokens, limits, rates, committer, readers, metrics.clone()));
         let front = Front { listener, tls, router: router(app), metrics, most: options.connections };
         let address = front.listener.local_addr()?;
         tracing::info!(%address, data = %data.path.display(), version = env!("CARGO_PKG_VERSION"), "ready");

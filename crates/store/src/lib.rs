@@ -12,6 +12,7 @@ pub mod time;
 mod write;
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use duckdb::{Config, Connection};
 
@@ -50,7 +51,7 @@ pub enum StoreError {
 
 /// An open database; the process that has it is the only one.
 pub struct Store {
-    connection: Connection,
+    connection: Mutex<Connection>,
 }
 
 impl Store {
@@ -62,16 +63,20 @@ impl Store {
             .enable_autoload_extension(false)?;
         let connection = Connection::open_with_flags(dir.join(FILE), config)?;
         schema::migrate(&connection)?;
-        Ok(Store { connection })
+        Ok(Store { connection: Mutex::new(connection) })
     }
 
     /// The one writer; a second one would not know what the first has stored.
     pub fn writer(&self) -> Result<Writer, StoreError> {
-        Writer::open(self.connection.try_clone()?)
+        Writer::open(self.connect()?)
+    }
+
+    fn connect(&self) -> Result<Connection, StoreError> {
+        Ok(self.connection.lock().unwrap_or_else(PoisonError::into_inner).try_clone()?)
     }
 
     /// A connection to ask with; there may be many.
     pub fn reader(&self) -> Result<Reader, StoreError> {
-        Ok(Reader::new(self.connection.try_clone()?))
+        Ok(Reader::new(self.connect()?))
     }
 }

@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 use record::entry::{EndedBy, Entry, Image, source};
 
 use super::{Known, json};
+use crate::table;
 
 /// Collects rows, then prints them in columns as wide as their content.
 #[derive(Default)]
@@ -53,24 +54,12 @@ impl Table {
     }
 
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let header: Vec<String> = self.header.iter().map(|name| (*name).to_owned()).collect();
-        let all = || std::iter::once(&header).chain(&self.rows);
-        let columns = header.len();
-        let width = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        for row in all().filter(|_| columns > 0) {
-            let mut line = String::new();
-            for (column, cell) in row.iter().enumerate() {
-                let pad = widths[column] - cell.chars().count();
-                line.push_str(cell);
-                // The last column is as long as it is.
-                if column + 1 < columns {
-                    line.push_str(&" ".repeat(pad + 2));
-                }
-            }
-            writeln!(out, "{}", line.trim_end())?;
+        if self.header.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let mut table = table::Table::new(&self.header);
+        self.rows.iter().for_each(|row| table.add(row.clone()));
+        table.print(out, table::terminal_width(), table::has_colour())
     }
 }
 

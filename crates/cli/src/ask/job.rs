@@ -1,0 +1,104 @@
+//! `jobglass job`: what ran in a job, as a tree.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::pager;
+use super::show::{self, Shape, bytes, cpu, end, lasted, program, text, time};
+use crate::table::{self, Table};
+
+/// Libraries shown without `--all`.
+const LIBRARIES: usize = 20;
+
+/// Prints a job.
+pub fn show(job: &Value, shape: &Shape, all: bool) -> Result<()> {
+    let none = Vec::new();
+    let processes = job["processes"].as_array().unwrap_or(&none);
+    if !matches!(shape, Shape::Table) {
+        return show::rows(processes, show::PROCESS, shape);
+    }
+    let mut out = String::new();
+    head(job, &mut out);
+    out.push_str(&tree(processes));
+    let libraries = job["libraries"].as_array().unwrap_or(&none);
+    let shown = if all { libraries.len() } else { libraries.len().min(LIBRARIES) };
+    section(&mut out, "Libraries", &libraries[..shown], show::LIBRARY);
+    if shown < libraries.len() {
+        let _ = writeln!(out, "… and {} more (--all)", libraries.len() - shown);
+    }
+    section(&mut out, "Modules", job["modules"].as_array().unwrap_or(&none), show::MODULE);
+    Ok(pager::print(&out)?)
+}
+
+fn head(job: &Value, out: &mut String) {
+    let list = |name: &str| {
+        let values: Vec<String> = job[name].as_array().into_iter().flatten().map(text).collect();
+        if values.is_empty() { show::unknown() } else { values.join(", ") }
+    };
+    let _ = writeln!(out, "Job       {}", text(&job["job"]));
+    let _ = writeln!(out, "User      {}", list("users"));
+    for (title, name) in [("Cluster ", "clusters"), ("Nodes   ", "nodes"), ("Hosts   ", "hosts")] {
+        if job[name].as_array().is_some_and(|values| !values.is_empty()) {
+            let _ = writeln!(out, "{title}  {}", list(name));
+        }
+    }
+    let _ = writeln!(out, "Seen      {} to {}", time(&job["first_seen"]), time(&job["last_seen"]));
+    for container in job["containers"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "Container {} {}", text(&container["kind"]), text(&container["image"]));
+    }
+    out.push('\n');
+}
+
+fn section(out: &mut String, title: &str, rows: &[Value], columns: &[show::Column]) {
+    if !rows.is_empty() {
+        let _ = write!(out, "\n{title}\n{}", show::table(rows, columns));
+    }
+}
+
+/// Processes below their parents, each with where it ran, how long and how it ended.
+fn tree(processes: &[Value]) -> String {
+    let mut children: Vec<Vec<usize>> = vec![Vec::new(); processes.len()];
+    let mut roots = Vec::new();
+    for (at, process) in processes.iter().enumerate() {
+        let parent = process["parent"].as_u64().map(|parent| parent as usize).filter(|parent| *parent < at);
+        match parent {
+            Some(parent) => children[parent].push(at),
+            None => roots.push(at),
+        }
+    }
+    let mut table =
+        Table::new(&["STEP", "NODE", ">PID", ">COUNT", "END", ">SECONDS", ">CPU", ">MEMORY", "PROGRAM"]);
+    // A stack, not recursion: a chain of processes may be long.
+    let mut stack: Vec<(usize, String, String)> =
+        roots.into_iter().rev().map(|at| (at, String::new(), String::new())).collect();
+    while let Some((at, lead, below)) = stack.pop() {
+        let row = &processes[at];
+        let node = if row["node"].is_null() { &row["host"] } else { &row["node"] };
+        let step = match (row["step"].as_str(), row["rank"].as_u64()) {
+            (Some(step), Some(rank)) => format!("{step}:{rank}"),
+            (step, _) => step.map_or_else(show::unknown, str::to_owned),
+        };
+        table.add(vec![
+            step,
+            text(node),
+            text(&row["pid"]),
+            text(&row["count"]),
+            end(row),
+            lasted(row),
+            cpu(row),
+            bytes(&row["max_rss_bytes"]),
+            format!("{lead}{}", program(row)),
+        ]);
+        let last = children[at].last().copied();
+        for child in children[at].iter().rev() {
+            let is_last = Some(*child) == last;
+            let (branch, rest) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            stack.push((*child, format!("{below}{branch}"), format!("{below}{rest}")));
+        }
+    }
+    let mut out = Vec::new();
+    let _ = table.print(&mut out, table::terminal_width(), table::has_colour());
+    String::from_utf8_lossy(&out).into_owned()
+}

@@ -1,0 +1,131 @@
+//! Questions to the server: what ran, where, by whom, with which libraries.
+
+mod job;
+mod pager;
+mod server;
+mod show;
+mod when;
+
+use anyhow::Result;
+use jiff::Zoned;
+use serde_json::Value;
+
+use crate::args::{JobArgs, LoginArgs, ProcessesArgs, ServerArgs, UsedArgs, UsesArgs};
+use server::{Login, Server};
+use show::{Column, Shape};
+
+type Parameters = Vec<(&'static str, String)>;
+
+fn server(args: &ServerArgs) -> Result<Server> {
+    Server::new(Login::find(args)?)
+}
+
+/// Adds what was given.
+fn add(parameters: &mut Parameters, name: &'static str, value: Option<&impl ToString>) {
+    parameters.extend(value.map(|value| (name, value.to_string())));
+}
+
+fn add_times(parameters: &mut Parameters, since: Option<&str>, until: Option<&str>) -> Result<()> {
+    let now = Zoned::now();
+    for (name, text) in [("since", since), ("until", until)] {
+        if let Some(text) = text {
+            parameters.push((name, when::parse(text, &now)?.to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// Asks for rows and prints them; says whether there were any.
+fn rows(
+    server: &Server,
+    path: &str,
+    parameters: &Parameters,
+    columns: &[Column],
+    shape: &Shape,
+) -> Result<bool> {
+    let answer = server.get(path, parameters)?.unwrap_or_default();
+    let empty = Vec::new();
+    let rows = answer["rows"].as_array().unwrap_or(&empty);
+    show::rows(rows, columns, shape)?;
+    if rows.is_empty() {
+        eprintln!("jobglass: nothing found");
+    }
+    if answer["more"] == Value::Bool(true) {
+        eprintln!("jobglass: these are the first {}; there are more (--limit N)", rows.len());
+    }
+    Ok(!rows.is_empty())
+}
+
+pub fn processes(args: &ProcessesArgs) -> Result<bool> {
+    let mut parameters = Parameters::new();
+    add(&mut parameters, "cluster", args.cluster.as_ref());
+    add(&mut parameters, "job", args.job.as_ref());
+    add(&mut parameters, "user", args.user.as_ref());
+    add(&mut parameters, "exe", args.exe.as_ref());
+    add(&mut parameters, "host", args.host.as_ref());
+    add(&mut parameters, "pid", args.pid.as_ref());
+    add(&mut parameters, "limit", Some(&args.limit));
+    add_times(&mut parameters, args.since.as_deref(), args.until.as_deref())?;
+    rows(&server(&args.server)?, "/api/v1/processes", &parameters, show::PROCESS, &args.shape.into())
+}
+
+fn used(args: &UsedArgs, path: &str, columns: &[Column]) -> Result<bool> {
+    let mut parameters = Parameters::new();
+    add(&mut parameters, "cluster", args.cluster.as_ref());
+    add(&mut parameters, "user", args.of.as_ref());
+    add(&mut parameters, "limit", Some(&args.limit));
+    add_times(&mut parameters, args.since.as_deref(), args.until.as_deref())?;
+    rows(&server(&args.server)?, path, &parameters, columns, &args.shape.into())
+}
+
+pub fn programs(args: &UsedArgs) -> Result<bool> {
+    used(args, "/api/v1/programs", show::PROGRAM)
+}
+
+pub fn libraries(args: &UsedArgs) -> Result<bool> {
+    used(args, "/api/v1/libraries", show::LIBRARY)
+}
+
+pub fn modules(args: &UsedArgs) -> Result<bool> {
+    used(args, "/api/v1/modules", show::MODULE)
+}
+
+pub fn uses(args: &UsesArgs) -> Result<bool> {
+    let mut parameters = vec![("pattern", args.pattern.clone()), ("group_by", args.group_by.to_string())];
+    add(&mut parameters, "cluster", args.cluster.as_ref());
+    add(&mut parameters, "user", args.user.as_ref());
+    add(&mut parameters, "limit", Some(&args.limit));
+    add_times(&mut parameters, args.since.as_deref(), args.until.as_deref())?;
+    let columns = show::uses(args.group_by);
+    rows(&server(&args.server)?, "/api/v1/uses", &parameters, columns, &args.shape.into())
+}
+
+pub fn job(args: &JobArgs) -> Result<bool> {
+    let mut parameters = Parameters::new();
+    add(&mut parameters, "cluster", args.cluster.as_ref());
+    let path = format!("/api/v1/jobs/{}", escape(&args.id));
+    let Some(found) = server(&args.server)?.get(&path, &parameters)? else {
+        eprintln!("jobglass: nothing was seen of job {}", args.id);
+        return Ok(false);
+    };
+    job::show(&found, &args.shape.into(), args.all)?;
+    Ok(true)
+}
+
+/// A job's name as part of a path.
+fn escape(text: &str) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    text.bytes()
+        .map(|byte| if is_plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+pub fn login(args: &LoginArgs) -> Result<bool> {
+    let token = server::read_token(&args.token_file)?;
+    let login = Login { server: args.url.clone(), token, ca_file: args.ca_file.clone() };
+    // A login that does not work is not kept.
+    Server::new(login.clone())?.get("/api/v1/programs", &[("limit", "1".into())])?;
+    let path = login.keep()?;
+    eprintln!("jobglass: logged in at {}; kept in {}", args.url, path.display());
+    Ok(true)
+}

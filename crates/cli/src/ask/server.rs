@@ -1,0 +1,142 @@
+//! Which server is asked, with which token.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use record::batch::Refusal;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::{Agent, http};
+
+use crate::args::ServerArgs;
+
+/// A question over the whole history may take a while.
+const ANSWER: Duration = Duration::from_secs(600);
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// What `jobglass login` keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Login {
+    pub server: String,
+    pub token: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Where the login is kept.
+fn login_path() -> Option<PathBuf> {
+    let config = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let config = config.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))?;
+    Some(config.join("jobglass/login.toml"))
+}
+
+impl Login {
+    /// What was typed, else what the environment says, else what `login` has kept.
+    pub fn find(args: &ServerArgs) -> Result<Login> {
+        let kept = login_path().map_or(Ok(None), |path| Login::read(&path))?;
+        let url = args.server.clone().or_else(|| kept.as_ref().map(|login| login.server.clone()));
+        let Some(server) = url else {
+            bail!("no server is known: give --server URL, set JOBGLASS_SERVER, or use jobglass login");
+        };
+        let token = match (&args.token_file, &kept) {
+            (Some(path), _) => read_token(path)?,
+            // A kept token is for its own server only.
+            (None, Some(login)) if login.server == server => login.token.clone(),
+            _ => bail!(
+                "no token is known for {server}: give --token-file F, set JOBGLASS_TOKEN_FILE, or use jobglass login"
+            ),
+        };
+        let ca_file = args.ca_file.clone().or(kept.and_then(|login| login.ca_file));
+        Ok(Login { server, token, ca_file })
+    }
+
+    fn read(path: &Path) -> Result<Option<Login>> {
+        let Ok(text) = fs::read_to_string(path) else { return Ok(None) };
+        let login = toml::from_str(&text)
+            .with_context(|| format!("{} is damaged: use jobglass login", path.display()))?;
+        Ok(Some(login))
+    }
+
+    /// Keeps the login for later commands; only its owner can read it.
+    pub fn keep(&self) -> Result<PathBuf> {
+        let path = login_path().context("neither XDG_CONFIG_HOME nor HOME is set")?;
+        let dir = path.parent().context("no directory")?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let new = path.with_extension("new");
+        let _ = fs::remove_file(&new);
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(toml::to_string(self)?.as_bytes())?;
+        fs::rename(new, &path)?;
+        Ok(path)
+    }
+}
+
+pub fn read_token(path: &Path) -> Result<String> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read the token in {}", path.display()))?;
+    Ok(text.trim().to_owned())
+}
+
+/// A server that can be asked.
+pub struct Server {
+    login: Login,
+    agent: Agent,
+}
+
+impl Server {
+    pub fn new(login: Login) -> Result<Server> {
+        let mut tls = TlsConfig::builder();
+        if let Some(path) = &login.ca_file {
+            let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let certificate = |item| match item {
+                Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            };
+            let certificates: Vec<Certificate<'static>> = parse_pem(&text).filter_map(certificate).collect();
+            if certificates.is_empty() {
+                bail!("{} has no certificate in it", path.display());
+            }
+            tls = tls.root_certs(RootCerts::new_with_certs(&certificates));
+        }
+        let config = Agent::config_builder()
+            .tls_config(tls.build())
+            .http_status_as_error(false)
+            .timeout_connect(Some(CONNECT))
+            .timeout_global(Some(ANSWER))
+            .user_agent(concat!("jobglass/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Ok(Server { login, agent: config.new_agent() })
+    }
+
+    /// Asks; `None` is an answer too: it is not there.
+    pub fn get(&self, path: &str, parameters: &[(&str, String)]) -> Result<Option<Value>> {
+        let url = format!("{}{path}", self.login.server.trim_end_matches('/'));
+        let mut request =
+            self.agent.get(&url).header(http::header::AUTHORIZATION, format!("Bearer {}", self.login.token));
+        for (name, value) in parameters {
+            request = request.query(name, value);
+        }
+        let mut response = request.call().with_context(|| {
+            format!("cannot ask {}: is jobglass-server running there?", self.login.server)
+        })?;
+        let status = response.status();
+        let text = response.body_mut().with_config().limit(u64::MAX).read_to_string()?;
+        if status == http::StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        if !status.is_success() {
+            let reason = serde_json::from_str(&text).map_or(text, |refusal: Refusal| refusal.error);
+            bail!("{} answers {status}: {reason}", self.login.server);
+        }
+        Ok(Some(
+            serde_json::from_str(&text)
+                .with_context(|| format!("{} answers with something else than JSON", self.login.server))?,
+        ))
+    }
+}

@@ -1,0 +1,187 @@
+//! Rows as a table, as JSON or as CSV.
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::{pager, when};
+use crate::args::{By, ShapeArgs};
+use crate::table::{self, Table};
+
+/// How rows are printed.
+pub enum Shape {
+    Table,
+    Json,
+    Csv,
+}
+
+impl From<ShapeArgs> for Shape {
+    fn from(args: ShapeArgs) -> Self {
+        match (args.json, args.csv) {
+            (true, _) => Shape::Json,
+            (_, true) => Shape::Csv,
+            _ => Shape::Table,
+        }
+    }
+}
+
+/// A column of a table: its title, and what of a row it shows.
+pub type Column = (&'static str, fn(&Value) -> String);
+
+pub const PROCESS: &[Column] = &[
+    ("START", |row| time(&row["start"])),
+    ("USER", |row| user(row)),
+    ("JOB", |row| place(row)),
+    ("NODE", |row| text(if row["node"].is_null() { &row["host"] } else { &row["node"] })),
+    (">PID", |row| text(&row["pid"])),
+    (">COUNT", |row| text(&row["count"])),
+    ("END", |row| end(row)),
+    (">SECONDS", |row| lasted(row)),
+    (">CPU", |row| cpu(row)),
+    (">MEMORY", |row| bytes(&row["max_rss_bytes"])),
+    ("PROGRAM", |row| program(row)),
+];
+
+/// What programs, libraries and modules have before their names.
+const USERS: Column = (">USERS", |row| text(&row["users"]));
+const JOBS: Column = (">JOBS", |row| text(&row["jobs"]));
+const RUNS: Column = (">RUNS", |row| text(&row["runs"]));
+const HOURS: Column =
+    (">CPU HOURS", |row| row["cpu_hours"].as_f64().map_or_else(unknown, |hours| format!("{hours:.2}")));
+const FIRST: Column = ("FIRST SEEN", |row| time(&row["first_seen"]));
+const LAST: Column = ("LAST SEEN", |row| time(&row["last_seen"]));
+const EXE: Column = ("PROGRAM", |row| text(&row["exe"]));
+const NAME: Column = ("LIBRARY", |row| text(&row["library"]));
+const USER: Column = ("USER", |row| text(&row["user"]));
+
+pub const PROGRAM: &[Column] = &[USERS, JOBS, RUNS, HOURS, FIRST, LAST, EXE];
+pub const LIBRARY: &[Column] = &[USERS, JOBS, RUNS, HOURS, FIRST, LAST, NAME];
+pub const MODULE: &[Column] =
+    &[USERS, JOBS, RUNS, HOURS, FIRST, LAST, ("MODULE", |row| text(&row["module"]))];
+
+/// The columns of `uses`.
+pub fn uses(by: By) -> &'static [Column] {
+    match by {
+        By::Job => &[("JOB", |row| text(&row["job"])), USER, RUNS, FIRST, LAST, EXE],
+        By::User => &[USER, JOBS, RUNS, FIRST, LAST],
+        By::Program => &[USERS, JOBS, RUNS, FIRST, LAST, EXE],
+        By::Library => &[USERS, JOBS, RUNS, FIRST, LAST, NAME],
+    }
+}
+
+/// Prints rows in the shape that was asked for.
+pub fn rows(rows: &[Value], columns: &[Column], shape: &Shape) -> Result<()> {
+    match shape {
+        Shape::Json => json(rows),
+        Shape::Csv => csv(rows),
+        Shape::Table if rows.is_empty() => Ok(()),
+        Shape::Table => Ok(pager::print(&table(rows, columns))?),
+    }
+}
+
+pub fn table(rows: &[Value], columns: &[Column]) -> String {
+    let titles: Vec<&'static str> = columns.iter().map(|(title, _)| *title).collect();
+    let mut table = Table::new(&titles);
+    rows.iter().for_each(|row| table.add(columns.iter().map(|(_, show)| show(row)).collect()));
+    let mut out = Vec::new();
+    // Writing into memory does not fail.
+    let _ = table.print(&mut out, table::terminal_width(), table::has_colour());
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// One object per line.
+fn json(rows: &[Value]) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    for row in rows {
+        serde_json::to_writer(&mut out, row)?;
+        writeln!(out)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// All fields of a row; lists and objects as JSON, unknown as an empty cell.
+fn csv(rows: &[Value]) -> Result<()> {
+    let mut out = csv::Writer::from_writer(io::stdout().lock());
+    let Some(first) = rows.first().and_then(Value::as_object) else { return Ok(()) };
+    out.write_record(first.keys())?;
+    for row in rows {
+        out.write_record(first.keys().map(|name| match &row[name] {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }))?;
+    }
+    Ok(out.flush()?)
+}
+
+pub fn unknown() -> String {
+    "-".to_owned()
+}
+
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::Null => unknown(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+pub fn time(value: &Value) -> String {
+    value.as_str().map_or_else(unknown, when::local)
+}
+
+fn user(row: &Value) -> String {
+    text(if row["user"].is_null() { &row["uid"] } else { &row["user"] })
+}
+
+/// Job, step and rank, or the session.
+fn place(row: &Value) -> String {
+    let Some(job) = row["job"].as_str() else { return text(&row["session"]) };
+    match (row["step"].as_str(), row["rank"].as_u64()) {
+        (Some(step), Some(rank)) => format!("{job}.{step}:{rank}"),
+        (Some(step), None) => format!("{job}.{step}"),
+        (None, _) => job.to_owned(),
+    }
+}
+
+pub fn end(row: &Value) -> String {
+    match row["ended_by"].as_str() {
+        Some("exit") => format!("exit {}", text(&row["exit_code"])),
+        Some("signal") => format!("signal {}", text(&row["signal"])),
+        Some(other) => other.to_owned(),
+        None => unknown(),
+    }
+}
+
+pub fn lasted(row: &Value) -> String {
+    let at = |name: &str| row[name].as_str()?.parse::<jiff::Timestamp>().ok();
+    match at("start").zip(at("end")) {
+        Some((start, end)) => format!("{:.2}", end.duration_since(start).as_secs_f64()),
+        None => unknown(),
+    }
+}
+
+pub fn cpu(row: &Value) -> String {
+    let cpu = row["user_cpu_s"].as_f64().zip(row["system_cpu_s"].as_f64());
+    cpu.map_or_else(unknown, |(user, system)| format!("{:.2}", user + system))
+}
+
+pub fn bytes(value: &Value) -> String {
+    let Some(bytes) = value.as_u64() else { return unknown() };
+    match bytes {
+        0..1_048_576 => format!("{}K", bytes.div_ceil(1 << 10)),
+        1_048_576..10_737_418_240 => format!("{}M", bytes.div_ceil(1 << 20)),
+        _ => format!("{}G", bytes.div_ceil(1 << 30)),
+    }
+}
+
+/// The path, and what tells one run from another.
+pub fn program(row: &Value) -> String {
+    let exe = row["exe"].as_str().unwrap_or("?");
+    let forked = if row["forked_from"].is_null() { "" } else { " (forked)" };
+    let arguments: Vec<&str> =
+        row["argv"].as_array().into_iter().flatten().skip(1).filter_map(Value::as_str).collect();
+    let line = format!("{exe}{forked} {}", arguments.join(" "));
+    table::cut(line.trim(), Some(120))
+}

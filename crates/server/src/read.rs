@@ -1,0 +1,318 @@
+//! Questions of people: who asks is checked here, the answer comes from the store.
+#![expect(unused_qualifications, reason = "in what utoipa's macros make")]
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequestParts, Path, Query, State};
+use axum::http::header;
+use axum::http::request::Parts;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use store::{Filter, GroupBy, Reader, Store, StoreError};
+use tokio::sync::Semaphore;
+use utoipa::{IntoParams, OpenApi, ToSchema};
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::tokens::Grant;
+
+/// Questions answered at the same time; the others wait.
+const AT_ONCE: usize = 4;
+/// Rows in one answer unless the question says otherwise, and at most.
+const LIMIT: u64 = 1000;
+const LIMIT_MAX: u64 = 1_000_000;
+
+/// Connections to ask with.
+pub struct Readers {
+    store: Arc<Store>,
+    idle: Mutex<Vec<Reader>>,
+    places: Semaphore,
+}
+
+impl Readers {
+    pub fn new(store: Arc<Store>) -> Readers {
+        Readers { store, idle: Mutex::default(), places: Semaphore::new(AT_ONCE) }
+    }
+}
+
+/// Asks the store, on a thread where that may take its time.
+async fn ask<T: Send + 'static>(
+    app: &Arc<App>,
+    question: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let _place = app.readers.places.acquire().await;
+    let app = app.clone();
+    let asked = tokio::task::spawn_blocking(move || {
+        let readers = &app.readers;
+        let idle = readers.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let reader = idle.map_or_else(|| readers.store.reader(), Ok)?;
+        let answer = question(&reader)?;
+        readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        Ok(answer)
+    });
+    asked.await.map_err(|_| ApiError::Internal("the question could not be answered"))?
+}
+
+/// Proof that an administrator asks.
+pub struct Admin;
+
+impl FromRequestParts<Arc<App>> for Admin {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        match app.tokens.check(header, Timestamp::now())?.grant {
+            Grant::Admin => Ok(Admin),
+            _ => Err(ApiError::Forbidden("this token may send, not read: use the administrator's".into())),
+        }
+    }
+}
+
+/// Which processes a question is about.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Which {
+    cluster: Option<String>,
+    /// A batch job, or a login session.
+    job: Option<String>,
+    user: Option<String>,
+    /// A pattern for the path, or for its last part if there is no `/` in it.
+    exe: Option<String>,
+    /// A host, or a node of the batch system.
+    host: Option<String>,
+    pid: Option<u32>,
+    /// Whatever ran at this time or later.
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    /// Whatever ran before this time.
+    #[param(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+    /// At most so many rows; 1000 unless given.
+    #[param(minimum = 1, maximum = 1_000_000)]
+    limit: Option<u64>,
+}
+
+impl Which {
+    /// The filter asks for one row more than wanted, to know whether there are more.
+    fn filter(self) -> Result<(Filter, u64), ApiError> {
+        let limit = self.limit.unwrap_or(LIMIT);
+        if !(1..=LIMIT_MAX).contains(&limit) {
+            return Err(ApiError::BadRequest(format!("limit is {limit}, not between 1 and {LIMIT_MAX}")));
+        }
+        for text in [&self.cluster, &self.job, &self.user, &self.exe, &self.host].into_iter().flatten() {
+            check_text(text)?;
+        }
+        let ns = |time: Timestamp| {
+            i64::try_from(time.as_nanosecond())
+                .map_err(|_| ApiError::BadRequest(format!("{time} is too far away")))
+        };
+        let filter = Filter {
+            cluster: self.cluster,
+            job: self.job,
+            user: self.user,
+            exe: self.exe,
+            host: self.host,
+            pid: self.pid,
+            since_ns: self.since.map(ns).transpose()?,
+            until_ns: self.until.map(ns).transpose()?,
+            limit: Some(limit + 1),
+        };
+        Ok((filter, limit))
+    }
+}
+
+/// The database takes no text with a zero in it.
+fn check_text(text: &str) -> Result<(), ApiError> {
+    if text.contains('\0') {
+        return Err(ApiError::BadRequest("a zero byte in a name".into()));
+    }
+    Ok(())
+}
+
+/// Rows, and whether there are more than were asked for.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Rows {
+    #[schema(value_type = Vec<Object>)]
+    rows: Vec<Map<String, Value>>,
+    more: bool,
+}
+
+impl Rows {
+    fn new(mut rows: Vec<Map<String, Value>>, limit: u64) -> Json<Rows> {
+        let more = rows.len() as u64 > limit;
+        rows.truncate(limit as usize);
+        Json(Rows { rows, more })
+    }
+}
+
+type Asked<T> = Result<Query<T>, QueryRejection>;
+
+fn asked<T>(query: Asked<T>) -> Result<T, ApiError> {
+    query.map(|Query(query)| query).map_err(|error| ApiError::BadRequest(error.body_text()))
+}
+
+/// Processes, in the order in which they began.
+#[utoipa::path(get, path = "/api/v1/processes", params(Which), security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
+pub async fn processes(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<Which>,
+) -> Result<Json<Rows>, ApiError> {
+    let (filter, limit) = asked(query)?.filter()?;
+    Ok(Rows::new(ask(&app, move |reader| reader.processes(&filter)).await?, limit))
+}
+
+/// Programs, those that ran most first.
+#[utoipa::path(get, path = "/api/v1/programs", params(Which), security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
+pub async fn programs(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<Which>,
+) -> Result<Json<Rows>, ApiError> {
+    let (filter, limit) = asked(query)?.filter()?;
+    Ok(Rows::new(ask(&app, move |reader| reader.programs(&filter)).await?, limit))
+}
+
+/// Libraries, those of most jobs first.
+#[utoipa::path(get, path = "/api/v1/libraries", params(Which), security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
+pub async fn libraries(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<Which>,
+) -> Result<Json<Rows>, ApiError> {
+    let (filter, limit) = asked(query)?.filter()?;
+    Ok(Rows::new(ask(&app, move |reader| reader.libraries(&filter)).await?, limit))
+}
+
+/// Modules, those of most jobs first.
+#[utoipa::path(get, path = "/api/v1/modules", params(Which), security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
+pub async fn modules(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<Which>,
+) -> Result<Json<Rows>, ApiError> {
+    let (filter, limit) = asked(query)?.filter()?;
+    Ok(Rows::new(ask(&app, move |reader| reader.modules(&filter)).await?, limit))
+}
+
+/// What the answer to `uses` has one row for.
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    #[default]
+    Job,
+    User,
+    Program,
+    Library,
+}
+
+impl From<By> for GroupBy {
+    fn from(by: By) -> Self {
+        match by {
+            By::Job => GroupBy::Job,
+            By::User => GroupBy::User,
+            By::Program => GroupBy::Program,
+            By::Library => GroupBy::Library,
+        }
+    }
+}
+
+/// Which object is asked for, and of which processes.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Uses {
+    /// A pattern for the path (with a `/` in it) or the name of a library, a build-id or a content hash.
+    pattern: String,
+    #[serde(default)]
+    #[param(inline)]
+    group_by: By,
+    cluster: Option<String>,
+    /// A batch job, or a login session.
+    job: Option<String>,
+    user: Option<String>,
+    /// A pattern for the program's path, or for its last part if there is no `/` in it.
+    exe: Option<String>,
+    /// A host, or a node of the batch system.
+    host: Option<String>,
+    /// Whatever ran at this time or later.
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    /// Whatever ran before this time.
+    #[param(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+    /// At most so many rows; 1000 unless given.
+    #[param(minimum = 1, maximum = 1_000_000)]
+    limit: Option<u64>,
+}
+
+/// Who loaded a library.
+#[utoipa::path(get, path = "/api/v1/uses", params(Uses), security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
+pub async fn uses(_: Admin, State(app): State<Arc<App>>, query: Asked<Uses>) -> Result<Json<Rows>, ApiError> {
+    let Uses { pattern, group_by, cluster, job, user, exe, host, since, until, limit } = asked(query)?;
+    check_text(&pattern)?;
+    let which = Which { cluster, job, user, exe, host, pid: None, since, until, limit };
+    let (filter, limit) = which.filter()?;
+    Ok(Rows::new(ask(&app, move |reader| reader.uses(&pattern, group_by.into(), &filter)).await?, limit))
+}
+
+/// Where a job is looked for.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Where {
+    cluster: Option<String>,
+}
+
+/// Everything that ran in a job: processes with the place of their parent in the list, libraries, modules.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}", params(("id" = String, Path), Where), security(("token" = [])),
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 404)))]
+pub async fn job(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    id: Result<Path<String>, axum::extract::rejection::PathRejection>,
+    query: Asked<Where>,
+) -> Result<Json<Value>, ApiError> {
+    let Path(id) = id.map_err(|error| ApiError::BadRequest(error.body_text()))?;
+    let which = Which { cluster: asked(query)?.cluster, job: Some(id.clone()), ..Which::default() };
+    let (filter, _) = which.filter()?;
+    let filter = Filter { limit: None, ..filter };
+    let found = ask(&app, move |reader| reader.job(&filter)).await?;
+    found.map(Json).ok_or_else(|| ApiError::NotFound(format!("nothing was seen of job {id}")))
+}
+
+/// The description of the whole API.
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
+    paths(processes, programs, libraries, modules, uses, job),
+    components(schemas(Rows)),
+    modifiers(&Tokens)
+)]
+pub struct Description;
+
+struct Tokens;
+
+impl utoipa::Modify for Tokens {
+    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
+        use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        if let Some(components) = &mut description.components {
+            components.add_security_scheme("token", scheme);
+        }
+    }
+}
+
+/// The description itself.
+pub async fn openapi() -> Json<utoipa::openapi::OpenApi> {
+    Json(Description::openapi())
+}
