@@ -3,7 +3,7 @@
 //! The modules along the way of the data:
 //!
 //! * [`receive`] takes the guests' messages, [`kernel`] the kernel's events and accounting;
-//! * [`table`] joins them into program images, with [`job`] and [`container`] to say where they ran and
+//! * [`table`] joins them into program images, with [`job`], [`session`] and [`container`] to say where they ran and
 //!   [`files`] to say what was executed and loaded;
 //! * [`fold`] puts what is alike into one row;
 //! * [`output`] writes rows to the [`spool`];
@@ -26,6 +26,7 @@ pub mod output;
 pub mod progress;
 pub mod receive;
 pub mod run;
+pub mod session;
 pub mod ship;
 pub mod spool;
 pub mod table;

@@ -44,6 +44,8 @@ pub struct FileStat {
 pub struct Stat {
     pub comm: Vec<u8>,
     pub ppid: u32,
+    /// The process that began the session of the terminal.
+    pub session: u32,
     pub user_ticks: u64,
     pub system_ticks: u64,
     pub threads: u32,
@@ -217,6 +219,7 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     Some(Stat {
         comm,
         ppid: field(4)? as u32,
+        session: field(6)? as u32,
         user_ticks: field(14)?,
         system_ticks: field(15)?,
         threads: field(20)? as u32,

@@ -32,6 +32,8 @@ pub enum Event {
     Exit { time: u64, pid: u32, tgid: u32, status: u32 },
     /// A process changed its real and effective user.
     Uid { tgid: u32, real: u32, effective: u32 },
+    /// A process began a session of its own.
+    Session { tgid: u32 },
 }
 
 /// Where an event stood in the numbering of its CPU.
@@ -113,6 +115,7 @@ pub fn parse(payload: &[u8]) -> Option<(Sequence, Option<Event>)> {
         0x1 => Some(Event::Fork { time, parent_tgid: data(1)?, child: data(2)?, child_tgid: data(3)? }),
         0x2 => Some(Event::Exec { time, tgid: data(1)? }),
         0x4 => Some(Event::Uid { tgid: data(1)?, real: data(2)?, effective: data(3)? }),
+        0x80 => Some(Event::Session { tgid: data(1)? }),
         0x8000_0000 => Some(Event::Exit { time, pid: data(0)?, tgid: data(1)?, status: data(2)? }),
         _ => None,
     };
@@ -146,6 +149,7 @@ mod tests {
             (2, &[5, 6], Some(Event::Exec { time: 77, tgid: 6 })),
             (4, &[5, 6, 7, 8], Some(Event::Uid { tgid: 6, real: 7, effective: 8 })),
             (0x8000_0000, &[5, 6, 256, 17], Some(Event::Exit { time: 77, pid: 5, tgid: 6, status: 256 })),
+            (0x80, &[5, 6], Some(Event::Session { tgid: 6 })),
             (0x200, &[5, 6], None),
         ] {
             assert_eq!(parse(&event(what, 3, 9, data)), Some((sequence, expected)));

@@ -28,6 +28,8 @@ use crate::job::{self, Job, Variables};
 #[derive(Debug, Clone, Default)]
 pub struct Context {
     pub job: Option<Job>,
+    /// The login session or service, outside of jobs.
+    pub session: Option<Rc<str>>,
     /// A guest has spoken in this process or one before it.
     pub has_guest: bool,
 }
@@ -285,6 +287,7 @@ impl Draft {
         if place.job.is_some() && place.cluster.is_none() {
             place.cluster = cluster.map(str::to_owned);
         }
+        place.session = self.context.session.as_deref().filter(|_| place.job.is_none()).map(str::to_owned);
         place.node.get_or_insert_with(|| around.host.clone());
         let without_guest = self.without_guest(&about, around, exe_file);
         let image = Image {

@@ -12,7 +12,7 @@ use super::draft::{About, Context, Exe, Objects};
 use super::{LOOK_WITH_GUEST_NS, LOOK_WITHOUT_GUEST_NS, Look, Process, Table};
 use crate::files::ListKey;
 use crate::job::{self, Job};
-use crate::{clock, container};
+use crate::{clock, container, session};
 
 /// Arguments are kept up to this many bytes in all, as the guest keeps them.
 const ARGV_MAX: usize = 16 * 1024;
@@ -104,15 +104,27 @@ impl Table {
     }
 
     pub(super) fn look_at_job(&mut self, pid: u32) {
-        let told = self.around.proc.cgroup(pid).and_then(|lines| job::from_cgroup(&lines));
+        let lines = self.around.proc.cgroup(pid);
         let is_stepd = self.live.get(&pid).is_some_and(|process| process.is_stepd);
-        let told = told.or_else(|| is_stepd.then(|| self.stepd_job(pid))?);
-        let Some(process) = self.live.get_mut(&pid) else { return };
-        if let Some(job) = told {
+        let told = lines.as_deref().and_then(job::from_cgroup);
+        if let Some(job) = told.or_else(|| is_stepd.then(|| self.stepd_job(pid))?) {
             self.jobs_are_told = true;
+            let Some(process) = self.live.get_mut(&pid) else { return };
             if process.context.job.as_ref() != Some(&job) {
                 process.context = Rc::new(Context { job: Some(job), ..(*process.context).clone() });
             }
+            return;
+        }
+        let Some(process) = self.live.get_mut(&pid) else { return };
+        let (proc, host) = (&self.around.proc, &self.around.host);
+        let own = lines.and_then(|lines| session::from_cgroup(&lines, host));
+        // Nobody leaves the session of a terminal but by beginning one, of which the kernel tells.
+        let name = own.or_else(|| match &process.context.session {
+            None => session::of_terminal(proc, pid, host),
+            Some(_) => None,
+        });
+        if let Some(name) = name.filter(|name| Some(&**name) != process.context.session.as_deref()) {
+            process.context = Rc::new(Context { session: Some(name.into()), ..(*process.context).clone() });
         }
     }
 

@@ -227,6 +227,11 @@ impl Table {
                 self.exec(time, tgid);
             }
             Event::Exit { time, pid, tgid, status } => self.exit(time, pid, tgid, status),
+            Event::Session { tgid } => {
+                if let Some(process) = self.live.get_mut(&tgid) {
+                    process.context = Rc::new(Context { session: None, ..(*process.context).clone() });
+                }
+            }
             Event::Uid { tgid, real, .. } => {
                 if let Some(process) = self.live.get_mut(&tgid) {
                     process.uid = Some(real);

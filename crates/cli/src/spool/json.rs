@@ -36,6 +36,7 @@ fn image(image: &Image, known: &Known) -> Value {
     let mut object = json!({
         "cluster": place.cluster,
         "job": place.job,
+        "session": place.session,
         "step": place.step,
         "rank": place.rank,
         "host": image.host,
