@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
@@ -21,6 +21,8 @@ use crate::tls::Tls;
 
 /// A request's head must have come within this time, and so must a handshake.
 const HEAD: Duration = Duration::from_secs(10);
+/// A connection that is sent away leaves its place within this time.
+const ROOM: Duration = Duration::from_secs(1);
 /// Requests in progress have this long to end when the server stops.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -41,7 +43,7 @@ struct Open(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     next: u64,
-    /// In the order in which they became idle; the number of requests in progress.
+    /// Those without a request in progress, in the order in which they became idle.
     by_age: BTreeMap<u64, Arc<Connection>>,
 }
 
@@ -88,7 +90,7 @@ impl Open {
 impl Front {
     /// Serves until `stop` becomes true, then lets requests in progress end.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
-        let (open, alive) = (Arc::new(Open::default()), Arc::new(tokio::sync::Semaphore::new(self.most)));
+        let (open, alive) = (Arc::new(Open::default()), Arc::new(Semaphore::new(self.most)));
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
@@ -105,20 +107,30 @@ impl Front {
                 }
             };
             self.metrics.connections.inc();
-            if alive.available_permits() == 0 && open.evict() {
-                self.metrics.connections_evicted.inc();
-            }
-            let (open, alive, stop) = (open.clone(), alive.clone(), stop.clone());
+            let Some(place) = self.place(&alive, &open).await else { continue };
+            let connection = open.enter();
+            let (open, stop) = (open.clone(), stop.clone());
             let (tls, router) = (self.tls.clone(), self.router.clone());
-            // Nobody waits here while all are busy: a connection that finds no place in time is closed.
             tokio::spawn(async move {
-                let Ok(Ok(_place)) = tokio::time::timeout(HEAD, alive.acquire_owned()).await else { return };
                 let _ = stream.set_nodelay(true);
-                serve_one(stream, peer, tls, router, &open, stop).await;
+                serve_one(stream, peer, tls, router, &open, &connection, stop).await;
+                open.busy(&connection);
+                drop(place);
             });
         }
         let all = u32::try_from(self.most).unwrap_or(u32::MAX);
         let _ = tokio::time::timeout(FAREWELL, alive.acquire_many(all)).await;
+    }
+
+    /// A place for a new connection, if need be that of the one that has been idle longest; `None` if all are busy.
+    async fn place(&self, alive: &Arc<Semaphore>, open: &Open) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = alive.clone().try_acquire_owned() {
+            return Some(place);
+        }
+        if open.evict() {
+            self.metrics.connections_evicted.inc();
+        }
+        tokio::time::timeout(ROOM, alive.clone().acquire_owned()).await.ok()?.ok()
     }
 }
 
@@ -128,11 +140,11 @@ async fn serve_one(
     tls: Option<Arc<Tls>>,
     router: Router,
     open: &Arc<Open>,
+    connection: &Arc<Connection>,
     stop: watch::Receiver<bool>,
 ) {
-    let connection = open.enter();
     match tls {
-        None => converse(stream, peer, router, open, &connection, stop).await,
+        None => converse(stream, peer, router, open, connection, stop).await,
         Some(tls) => {
             let handshake = TlsAcceptor::from(tls.config()).accept(stream);
             let handshake = tokio::select! {
@@ -140,11 +152,10 @@ async fn serve_one(
                 () = connection.leave.notified() => return,
             };
             if let Ok(Ok(stream)) = handshake {
-                converse(stream, peer, router, open, &connection, stop).await;
+                converse(stream, peer, router, open, connection, stop).await;
             }
         }
     }
-    open.busy(&connection);
 }
 
 async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(

@@ -1,0 +1,263 @@
+//! Closed doors: who may not, may not; what is broken changes nothing; the others are served meanwhile.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use record::batch::{Batch, MEDIA_TYPE, Stream};
+use record::entry::{Entry, Gap, GapReason, Health};
+use serde_json::Value;
+use ureq::http::StatusCode;
+
+/// A server of its own: own directory, own port.
+struct Server {
+    dir: tempfile::TempDir,
+    address: SocketAddr,
+    child: Child,
+}
+
+impl Server {
+    fn start(options: &[&str]) -> Server {
+        let dir = tempfile::tempdir().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_jobglass-server"))
+            .args(["--listen", &address.to_string(), "--least-free", "1", "--data"])
+            .arg(dir.path().join("data"))
+            .args(options)
+            .stderr(Stdio::from(fs::File::create(dir.path().join("log")).unwrap()))
+            .spawn()
+            .unwrap();
+        let server = Server { dir, address, child };
+        let began = Instant::now();
+        while server.get("/health", None).is_none_or(|(status, _)| status != StatusCode::OK) {
+            assert!(began.elapsed() < Duration::from_secs(20), "not ready: {}", server.log());
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        server
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    fn data(&self) -> std::path::PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn token(&self, name: &str) -> String {
+        fs::read_to_string(self.data().join(format!("{name}.token"))).unwrap().trim().to_owned()
+    }
+
+    fn agent() -> ureq::Agent {
+        let config = ureq::Agent::config_builder().http_status_as_error(false);
+        config.timeout_global(Some(Duration::from_secs(20))).build().new_agent()
+    }
+
+    fn get(&self, path: &str, token: Option<&str>) -> Option<(StatusCode, String)> {
+        let mut request = Server::agent().get(format!("http://{}{path}", self.address));
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let mut response = request.call().ok()?;
+        Some((response.status(), response.body_mut().read_to_string().ok()?))
+    }
+
+    fn post(&self, body: &[u8], token: &str, headers: &[(&str, &str)]) -> (StatusCode, Value) {
+        let mut request = Server::agent().post(format!("http://{}/api/v1/ingest", self.address));
+        request = request.header("authorization", format!("Bearer {token}"));
+        if !headers.iter().any(|(name, _)| *name == "content-type") {
+            request = request.header("content-type", MEDIA_TYPE);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut response = request.send(body).unwrap();
+        let text = response.body_mut().read_to_string().unwrap();
+        (response.status(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    fn command(&self, arguments: &[&str]) -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_jobglass-server"))
+            .args(arguments)
+            .arg("--data")
+            .arg(self.data())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let (_, text) = self.get("/metrics", None).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("jobglass_{name}_total ")));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    }
+
+    fn stop(mut self) -> String {
+        rustix::process::kill_process(
+            rustix::process::Pid::from_child(&self.child),
+            rustix::process::Signal::TERM,
+        )
+        .unwrap();
+        assert!(self.child.wait().unwrap().success(), "{}", self.log());
+        self.log()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn batch(host: &str, first: u64, entries: &[Entry]) -> Vec<u8> {
+    let entries: Vec<Vec<u8>> = entries.iter().map(|entry| minicbor::to_vec(entry).unwrap()).collect();
+    let entries = entries.iter().map(Vec::as_slice).collect();
+    Batch::new(host, Stream([1; 16]), first, entries, Vec::new()).to_bytes()
+}
+
+fn gap() -> Entry {
+    let reason = GapReason::EventsLost;
+    Entry::Gap(Gap { from: 1, to: 2, reason, forks: None, events: Some(1), images: None })
+}
+
+#[test]
+fn who_may_not_may_not() {
+    let server = Server::start(&[]);
+    let (admin, ingest) = (server.token("admin"), server.token("ingest"));
+    let node = server.command(&["token", "create", "--host", "n1"]);
+    let late = server.command(&["token", "create", "--host", "n1", "--expires", "2020-01-01T00:00:00Z"]);
+    let body = batch("n1", 1, &[gap()]);
+    for (what, token, host, expected) in [
+        ("none", "", "n1", 401),
+        ("wrong", "jgi_0123", "n1", 401),
+        ("expired", &late, "n1", 401),
+        ("a reader's", &admin, "n1", 403),
+        ("another host's", &node, "n2", 403),
+        ("its own", &node, "n1", 200),
+        ("anyone's, from here", &ingest, "n7", 200),
+    ] {
+        let body = if host == "n1" { body.clone() } else { batch(host, 1, &[gap()]) };
+        let (status, answer) = server.post(&body, token, &[]);
+        assert_eq!(status, expected, "{what}: {answer}");
+        assert_eq!(answer["error"].is_string(), expected != 200, "{what}: {answer}");
+    }
+    // A batch of one host with a row of another in it.
+    let health = Entry::Health(Health { host: "n2".into(), ..Health::default() });
+    assert_eq!(server.post(&batch("n1", 9, &[health]), &node, &[]).0, 403);
+    // A revoked token is refused from the next request on.
+    server.command(&["token", "revoke", "t1"]);
+    assert_eq!(server.post(&body, &node, &[]).0, 401);
+    assert!(server.command(&["token", "list"]).contains("revoked"));
+    for path in ["processes", "programs", "libraries", "modules", "uses?pattern=x", "jobs/1"] {
+        let path = format!("/api/v1/{path}");
+        assert_eq!(server.get(&path, None).unwrap().0, 401, "{path}");
+        assert_eq!(server.get(&path, Some(&ingest)).unwrap().0, 403, "{path}");
+        let (status, text) = server.get(&path, Some(&admin)).unwrap();
+        assert_eq!(status, if path.ends_with("jobs/1") { 404 } else { 200 }, "{path}: {text}");
+    }
+    let log = server.stop();
+    for secret in [admin, ingest, node, late] {
+        assert!(!log.contains(&secret), "a secret in the log");
+    }
+}
+
+#[test]
+fn what_is_broken_changes_nothing() {
+    let server = Server::start(&[]);
+    let token = server.token("ingest");
+    let good = batch("n1", 1, &[gap(), gap()]);
+    let compressed = zstd::bulk::compress(&good, 3).unwrap();
+    let zstd = ("content-encoding", "zstd");
+    let bomb = zstd::bulk::compress(&vec![0; 65 << 20], 9).unwrap();
+    let mut changed = good.clone();
+    changed[40] ^= 1;
+    let mut newer = good.clone();
+    newer[1] = 2;
+    for (what, body, headers, expected) in [
+        ("nothing", &b""[..], &[][..], 400),
+        ("no batch", b"hello", &[], 400),
+        ("half a batch", &good[..good.len() / 2], &[], 400),
+        ("a changed batch", &changed, &[], 400),
+        ("a newer protocol", &newer, &[], 400),
+        ("not compressed", &good, &[zstd], 400),
+        ("half of what was compressed", &compressed[..compressed.len() / 2], &[zstd], 400),
+        ("a bomb", &bomb, &[zstd], 413),
+        ("too large", &vec![0; 9 << 20], &[], 413),
+        ("another encoding", &good, &[("content-encoding", "gzip")], 415),
+        ("another kind", &good, &[("content-type", "application/json")], 415),
+    ] {
+        let (status, answer) = server.post(body, &token, headers);
+        assert_eq!(status, expected, "{what}: {answer}");
+        assert!(answer["error"].as_str().is_some_and(|error| error.len() > 10), "{what}: {answer}");
+    }
+    assert_eq!(server.counter("entries_stored"), 0);
+    let (status, answer) = server.post(&compressed, &token, &[zstd]);
+    assert_eq!((status, &answer["stored"]), (StatusCode::OK, &2.into()));
+    let (_, answer) = server.post(&good, &token, &[]);
+    assert_eq!((&answer["stored"], &answer["duplicate"]), (&0.into(), &2.into()));
+}
+
+#[test]
+fn a_host_that_sends_too_much_waits_and_others_do_not() {
+    let server = Server::start(&["--host-rate", "0.1", "--host-burst", "3"]);
+    let token = server.token("ingest");
+    let send = |host: &str, first| server.post(&batch(host, first, &[gap()]), &token, &[]).0.as_u16();
+    assert_eq!([1, 2, 3, 4].map(|first| send("n1", first)), [200, 200, 200, 429]);
+    assert_eq!(send("n2", 1), 200);
+    assert_eq!(server.counter("refused_rate"), 1);
+}
+
+#[test]
+fn many_idle_connections_keep_nobody_out() {
+    let server = Server::start(&["--connections", "200"]);
+    let token = server.token("ingest");
+    // Half a request each, and then silence.
+    let mut idle = Vec::new();
+    for _ in 0..1000 {
+        if let Ok(mut stream) = TcpStream::connect(server.address) {
+            let _ = stream.write_all(b"POST /api/v1/ingest HTTP/1.1\r\nHost: x\r\n");
+            idle.push(stream);
+        }
+    }
+    let began = Instant::now();
+    for first in 1..=5 {
+        assert_eq!(server.post(&batch("n1", first, &[gap()]), &token, &[]).0, 200);
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(9),
+        "served while the idle ones wait for their time to end"
+    );
+    assert!(server.counter("connections_evicted") >= 800);
+}
+
+#[test]
+fn a_slow_client_is_cut_off() {
+    let server = Server::start(&[]);
+    let mut slow = TcpStream::connect(server.address).unwrap();
+    slow.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    slow.write_all(b"GET /health HTTP/1.1\r\n").unwrap();
+    let mut answer = Vec::new();
+    let began = Instant::now();
+    let _ = slow.read_to_end(&mut answer);
+    assert!(began.elapsed() < Duration::from_secs(15), "the head has ten seconds");
+}
+
+#[test]
+fn one_server_for_a_directory() {
+    let server = Server::start(&[]);
+    let output = Command::new(env!("CARGO_BIN_EXE_jobglass-server"))
+        .args(["--listen", "127.0.0.1:0", "--data"])
+        .arg(server.data())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("in use by another jobglass-server"));
+    let mode = |path: &Path| std::os::unix::fs::MetadataExt::mode(&fs::metadata(path).unwrap()) & 0o777;
+    assert_eq!(mode(&server.data()), 0o700);
+    assert_eq!(mode(&server.data().join("admin.token")), 0o600);
+}
