@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use jiff::Timestamp;
 use record::batch::{Batch, MEDIA_TYPE, Reply};
 use store::Prepared;
@@ -20,6 +20,9 @@ use crate::tokens::Token;
 
 /// The largest window a compressed batch may need: 8 MiB of memory.
 const WINDOW_LOG_MAX: u32 = 23;
+
+/// A request is read up to so many times its limit, to be refused in words.
+const PATIENCE: usize = 4;
 
 /// What a batch may cost before it is known to be one.
 #[derive(Debug, Clone, Copy)]
@@ -86,16 +89,31 @@ fn encoding(headers: &HeaderMap) -> Result<bool, ApiError> {
     }
 }
 
-async fn read(body: Body, limits: IngestLimits) -> Result<Bytes, ApiError> {
-    let collected = Limited::new(body, limits.body).collect();
-    let within = tokio::time::timeout(Duration::from_secs(limits.body_seconds), collected).await;
-    match within.map_err(|_| ApiError::Timeout(limits.body_seconds))? {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(ApiError::TooLarge(format!("a request may have {} bytes", limits.body)))
+async fn read(body: Body, limits: IngestLimits) -> Result<Vec<u8>, ApiError> {
+    let within =
+        tokio::time::timeout(Duration::from_secs(limits.body_seconds), collect(body, limits.body)).await;
+    within.map_err(|_| ApiError::Timeout(limits.body_seconds))?
+}
+
+/// What is too large is read a while longer and thrown away: a client that is still sending does not hear why it is
+/// refused.
+async fn collect(mut body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
+    let (mut bytes, mut total) = (Vec::new(), 0usize);
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| ApiError::BadRequest(format!("the request breaks off: {error}")))?;
+        let Some(data) = frame.data_ref() else { continue };
+        total += data.len();
+        if total <= limit {
+            bytes.extend_from_slice(data);
+        } else if total > PATIENCE * limit {
+            break;
         }
-        Err(error) => Err(ApiError::BadRequest(format!("the request breaks off: {error}"))),
     }
+    if total > limit {
+        return Err(ApiError::TooLarge(format!("a request may have {limit} bytes")));
+    }
+    Ok(bytes)
 }
 
 fn decode(
