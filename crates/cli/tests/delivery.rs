@@ -1,0 +1,216 @@
+//! From the agent to the store: nothing lost, nothing doubled, whatever happens on the way.
+
+mod common;
+#[path = "common/server.rs"]
+mod server;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use agent::spool::Reader;
+use common::{Node, Row, SURVIVE, is_root, jobglass, must, parse, sleep_ms};
+use server::{Dice, Network, Proxy, Server, TRICKS};
+
+/// Another seed is another run: JOBGLASS_SEED=7 cargo test …
+fn seed() -> u64 {
+    std::env::var("JOBGLASS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_116)
+}
+
+/// A small file system of its own, which can be filled.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(at: PathBuf, mib: u64) -> Disk {
+        fs::create_dir_all(&at).unwrap();
+        let size = format!("size={mib}m");
+        must(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "jobglass-test"]).arg(&at));
+        Disk(at)
+    }
+
+    /// Leaves nothing free.
+    fn fill(&self) {
+        let mut dd = Command::new("dd");
+        let _ = dd
+            .args(["if=/dev/zero", "bs=64k", "status=none"])
+            .arg(format!("of={}/fill", self.0.display()))
+            .stderr(Stdio::null())
+            .status();
+    }
+
+    fn empty(&self) {
+        let _ = fs::remove_file(self.0.join("fill"));
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// What tells one row from another, and how often it is there.
+fn tally(rows: &[Row]) -> BTreeMap<String, u64> {
+    let mut tally = BTreeMap::new();
+    for row in rows {
+        let fields = ["pid", "process_start", "exec", "start", "end", "exe", "count", "ended_by"];
+        let key: Vec<String> = fields.iter().map(|name| row[*name].to_string()).collect();
+        *tally.entry(key.join(" ")).or_default() += 1;
+    }
+    tally
+}
+
+/// Keeps a second name for every segment of a spool: the agent removes what was shipped.
+struct Keeper {
+    dir: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    fn start(spool: PathBuf, dir: PathBuf) -> Keeper {
+        fs::create_dir_all(&dir).unwrap();
+        let (stop, kept) = (Arc::new(AtomicBool::new(false)), dir.clone());
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            loop {
+                let is_last = stopped.load(Ordering::Relaxed);
+                for segment in agent::spool::segments(&spool).unwrap() {
+                    let _ = fs::hard_link(&segment.path, kept.join(segment.path.file_name().unwrap()));
+                }
+                if is_last {
+                    return;
+                }
+                sleep_ms(10);
+            }
+        });
+        Keeper { dir, stop, thread: Some(thread) }
+    }
+
+    /// Everything that was ever recorded.
+    fn rows(mut self) -> Vec<Row> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+        parse(&Command::new(jobglass()).args(["spool", "read", "--json"]).arg(&self.dir).output().unwrap())
+    }
+}
+
+/// Whether the server has acknowledged the last entry of the spool.
+fn is_shipped(node: &Node) -> bool {
+    let last = Reader::open(&node.spool()).unwrap().flatten().map(|(number, _)| number).max();
+    let shipped = fs::read_to_string(node.spool().join("shipped")).unwrap();
+    let next: u64 = shipped.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    last.is_none_or(|last| last < next)
+}
+
+/// Programs that begin and end, until told to stop.
+fn load(node: &Node) -> std::process::Child {
+    let script = format!("while :; do {} return; /bin/true; sleep 0.002; done", SURVIVE.display());
+    node.command("/bin/sh").args(["-c", &script]).spawn().unwrap()
+}
+
+#[test]
+fn nothing_lost_nothing_doubled() {
+    if !is_root("nothing_lost_nothing_doubled") {
+        return;
+    }
+    let seed = seed();
+    println!("seed {seed}");
+    let mut dice = Dice::new(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let network = Arc::new(Network::new());
+    let disk = Disk::new(dir.path().join("server"), 256);
+    let mut server = Server::start(disk.0.clone(), Some(network.clone()));
+    server.wait_ready();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let token = server.node_token(&host);
+    let proxy = Proxy::start(server.address, network.clone(), seed);
+    let config = format!(
+        "[server]\nurl = \"http://{}\"\ntoken_file = \"{}\"\nflush_seconds = 0.2\n[fold]\nidle_seconds = 0.2\nage_seconds = 1.0\n",
+        proxy.address,
+        token.display()
+    );
+    let mut node = Node::configured(&config);
+    let keeper = Keeper::start(node.spool(), node.dir.path().join("kept"));
+    let mut programs = load(&node);
+    let mut done: BTreeMap<&str, u64> = BTreeMap::new();
+    for _ in 0..50 {
+        let what = ["kill the server", "kill the agent", "kill both", "cut the network", "fill the disk"]
+            [[0, 0, 0, 1, 1, 1, 2, 2, 3, 4][dice.roll(10) as usize]];
+        *done.entry(what).or_default() += 1;
+        match what {
+            "kill the server" => {
+                server.kill();
+                server.start_again();
+            }
+            "kill the agent" => {
+                node.kill_agent();
+                node.start_agent();
+            }
+            "kill both" => {
+                server.kill();
+                node.kill_agent();
+                server.start_again();
+                node.start_agent();
+            }
+            "cut the network" => {
+                network.cut();
+                sleep_ms(100 + dice.roll(400));
+                network.restore();
+            }
+            _ => {
+                disk.fill();
+                sleep_ms(200 + dice.roll(400));
+                disk.empty();
+            }
+        }
+        sleep_ms(dice.roll(1000));
+    }
+    programs.kill().unwrap();
+    programs.wait().unwrap();
+    sleep_ms(1500);
+    server.wait_ready();
+    node.stop_agent();
+    // What the last try could not send, another agent does.
+    for _ in 0..20 {
+        if is_shipped(&node) {
+            break;
+        }
+        node.start_agent();
+        sleep_ms(2000);
+        node.stop_agent();
+    }
+    assert!(is_shipped(&node), "{}{}", node.log(), server.log());
+    let recorded = tally(&keeper.rows());
+    let stored = || {
+        let output = server.ask(&["processes", "--limit", "1000000", "--json"]).output().unwrap();
+        assert_ne!(
+            output.status.code(),
+            Some(2),
+            "{}{}",
+            String::from_utf8_lossy(&output.stderr),
+            server.log()
+        );
+        tally(&parse(&output))
+    };
+    let report = |name: &str, counts: &BTreeMap<&str, u64>| println!("{name}: {counts:?}");
+    report("done", &done);
+    let tricks = TRICKS.iter().copied().zip(proxy.tricks.iter().map(|count| count.load(Ordering::Relaxed)));
+    report("requests", &tricks.collect());
+    println!("{} rows recorded, {} stored", recorded.values().sum::<u64>(), stored().values().sum::<u64>());
+    assert!(recorded.len() > 500, "there was something to lose: {}", recorded.len());
+    let stored = stored();
+    let missing: Vec<_> =
+        recorded.iter().filter(|(row, count)| stored.get(*row) != Some(count)).take(3).collect();
+    let added: Vec<_> = stored.iter().filter(|(row, _)| !recorded.contains_key(*row)).take(3).collect();
+    assert!(
+        missing.is_empty() && added.is_empty(),
+        "missing {missing:?}, added {added:?}\n{}\n{}",
+        node.log(),
+        server.log()
+    );
+}
