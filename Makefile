@@ -27,7 +27,7 @@ help: ## list the targets
 	@echo
 	@echo "make demo needs a Rust tool chain and a C compiler; make test needs root as well."
 
-build: ## build target/release/jobglass and target/release/libjobglass.so
+build: ## build jobglass, jobglass-server and libjobglass.so in target/release
 	scripts/need build
 	scripts/duckdb
 	cargo build --release --locked
@@ -35,7 +35,7 @@ build: ## build target/release/jobglass and target/release/libjobglass.so
 	@# A library that did not change keeps its time stamp, and programs that have it mapped keep it.
 	cmp -s target/guest/release/libjobglass.so $(lib) || install -m755 target/guest/release/libjobglass.so $(lib)
 
-demo: build ## see it at work: an agent, a few programs, what was recorded
+demo: build ## see it at work: a server, an agent, a few programs, and what is known of them
 	@scripts/need demo
 	@scripts/demo
 

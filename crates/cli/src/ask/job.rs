@@ -24,11 +24,11 @@ pub fn show(job: &Value, shape: &Shape, all: bool) -> Result<()> {
     out.push_str(&tree(processes));
     let libraries = job["libraries"].as_array().unwrap_or(&none);
     let shown = if all { libraries.len() } else { libraries.len().min(LIBRARIES) };
-    section(&mut out, "Libraries", &libraries[..shown], show::LIBRARY);
+    section(&mut out, "Libraries", &libraries[..shown], show::OWN_LIBRARY);
     if shown < libraries.len() {
         let _ = writeln!(out, "… and {} more (--all)", libraries.len() - shown);
     }
-    section(&mut out, "Modules", job["modules"].as_array().unwrap_or(&none), show::MODULE);
+    section(&mut out, "Modules", job["modules"].as_array().unwrap_or(&none), show::OWN_MODULE);
     Ok(pager::print(&out)?)
 }
 

@@ -47,8 +47,11 @@ pub const PROCESS: &[Column] = &[
 const USERS: Column = (">USERS", |row| text(&row["users"]));
 const JOBS: Column = (">JOBS", |row| text(&row["jobs"]));
 const RUNS: Column = (">RUNS", |row| text(&row["runs"]));
-const HOURS: Column =
-    (">CPU HOURS", |row| row["cpu_hours"].as_f64().map_or_else(unknown, |hours| format!("{hours:.2}")));
+const HOURS: Column = (">CPU HOURS", |row| match row["cpu_hours"].as_f64() {
+    None => unknown(),
+    Some(hours) if hours > 0.0 && hours < 0.01 => "<0.01".into(),
+    Some(hours) => format!("{hours:.2}"),
+});
 const FIRST: Column = ("FIRST SEEN", |row| time(&row["first_seen"]));
 const LAST: Column = ("LAST SEEN", |row| time(&row["last_seen"]));
 const EXE: Column = ("PROGRAM", |row| text(&row["exe"]));
@@ -59,6 +62,10 @@ pub const PROGRAM: &[Column] = &[USERS, JOBS, RUNS, HOURS, FIRST, LAST, EXE];
 pub const LIBRARY: &[Column] = &[USERS, JOBS, RUNS, HOURS, FIRST, LAST, NAME];
 pub const MODULE: &[Column] =
     &[USERS, JOBS, RUNS, HOURS, FIRST, LAST, ("MODULE", |row| text(&row["module"]))];
+
+/// The same within one job.
+pub const OWN_LIBRARY: &[Column] = &[RUNS, NAME];
+pub const OWN_MODULE: &[Column] = &[RUNS, ("MODULE", |row| text(&row["module"]))];
 
 /// The columns of `uses`.
 pub fn uses(by: By) -> &'static [Column] {
