@@ -2,14 +2,19 @@
 //! every process, however the job ends.
 
 mod common;
+#[path = "common/server.rs"]
+#[allow(dead_code, reason = "only the server is used here")]
+mod server;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use common::*;
+use server::Server;
 
 /// A cluster that is stopped whatever happens.
 struct Cluster {
@@ -254,4 +259,71 @@ fn jobs_without_control_groups() {
     let step: Vec<&Row> = own.iter().filter(|row| row["step"] == "0").copied().collect();
     assert_eq!((ranks(&step), sum_of_counts(step.iter().copied())), (BTreeSet::from([0, 1]), 2));
     assert!(step.iter().all(|row| end(row) == "exit 3" && row["node"].is_string()), "{step:#?}");
+}
+
+/// Rows that an answer has, as JSON.
+fn answer(server: &Server, arguments: &[&str]) -> Vec<Row> {
+    let output = server.ask(arguments).arg("--json").output().unwrap();
+    assert_ne!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    parse(&output)
+}
+
+/// How often a program ran, over rows that are folded or not.
+fn runs(rows: &[Row], name: &str) -> u64 {
+    let rows: Vec<&Row> = rows.iter().collect();
+    sum_of_counts(named(&rows, name))
+}
+
+#[test]
+fn answers_about_a_real_job() {
+    if !is_root("answers_about_a_real_job") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    let token = server.data.join("ingest.token");
+    let node = Node::configured(&format!(
+        "[server]\nurl = \"{}\"\ntoken_file = \"{}\"\n",
+        server.url(),
+        token.display()
+    ));
+    let cluster = Cluster::start(&node, "cgroup");
+    let (lib, own) = (for_users(&node, &guest()), for_users(&node, &SURVIVE));
+    let script = format!(
+        "export LD_PRELOAD={lib} JOBGLASS_SOCKET={}\nmodule load demo/1.0\nmpirun mpi_hello\n\
+         for i in 1 2 3 4 5; do {own} return; /bin/date; done\nsrun -N1 -n1 {own} return",
+        node.socket
+    );
+    let job = cluster.submit("jgalice", &["-N2", "--ntasks-per-node=2"], &script);
+    cluster.wait_for_end(&job);
+    let ended = Instant::now();
+    let is_complete = |rows: &[Row]| {
+        runs(rows, "mpi_hello") == 4 && runs(rows, "survive") == 6 && runs(rows, "date") == 5 && {
+            let batch: Vec<&Row> = rows.iter().filter(|row| row["step"] == "batch").collect();
+            named(&batch, "bash").iter().any(|row| row["end"].is_string())
+        }
+    };
+    wait_until(30, "the whole job", || is_complete(&answer(&server, &["job", &job])));
+    println!("complete {:.1} s after its end was seen", ended.elapsed().as_secs_f64());
+    assert!(ended.elapsed() < Duration::from_secs(5));
+
+    let uses = answer(&server, &["uses", "libmpi*"]);
+    assert!(uses.iter().any(|row| row["job"] == *job && row["user"] == "jgalice"), "{uses:#?}");
+    let programs = answer(&server, &["programs", "--of", "jgalice"]);
+    let count = |name: &str| {
+        let named = programs.iter().filter(|row| row["exe"].as_str().is_some_and(|exe| exe.ends_with(name)));
+        named.map(|row| row["runs"].as_u64().unwrap()).sum::<u64>()
+    };
+    // As often as the script says.
+    assert_eq!((count("/mpi_hello"), count("/survive"), count("/date")), (4, 6, 5), "{programs:#?}");
+    let modules = answer(&server, &["modules"]);
+    assert!(modules.iter().any(|row| row["module"] == "demo/1.0"), "{modules:#?}");
+    let text = String::from_utf8(server.ask(&["job", &job]).output().unwrap().stdout).unwrap();
+    println!("{text}");
+    assert!(
+        text.contains("└─ ") && text.contains("demo/1.0") && text.contains("User      jgalice"),
+        "{text}"
+    );
+    assert_eq!(server.ask(&["job", "999999"]).output().unwrap().status.code(), Some(1));
 }
