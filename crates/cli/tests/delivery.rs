@@ -102,7 +102,7 @@ impl Keeper {
 /// Whether the server has acknowledged the last entry of the spool.
 fn is_shipped(node: &Node) -> bool {
     let last = Reader::open(&node.spool()).unwrap().flatten().map(|(number, _)| number).max();
-    let shipped = fs::read_to_string(node.spool().join("shipped")).unwrap();
+    let shipped = String::from_utf8(fs::read(node.spool().join("shipped")).unwrap()).unwrap();
     let next: u64 = shipped.trim().rsplit(' ').next().unwrap().parse().unwrap();
     last.is_none_or(|last| last < next)
 }
@@ -119,7 +119,7 @@ fn nothing_lost_nothing_doubled() {
         return;
     }
     let seed = seed();
-    println!("seed {seed}");
+    eprintln!("seed {seed}");
     let mut dice = Dice::new(seed);
     let dir = tempfile::tempdir().unwrap();
     let network = Arc::new(Network::new());
@@ -197,11 +197,11 @@ fn nothing_lost_nothing_doubled() {
         );
         tally(&parse(&output))
     };
-    let report = |name: &str, counts: &BTreeMap<&str, u64>| println!("{name}: {counts:?}");
+    let report = |name: &str, counts: &BTreeMap<&str, u64>| eprintln!("{name}: {counts:?}");
     report("done", &done);
     let tricks = TRICKS.iter().copied().zip(proxy.tricks.iter().map(|count| count.load(Ordering::Relaxed)));
     report("requests", &tricks.collect());
-    println!("{} rows recorded, {} stored", recorded.values().sum::<u64>(), stored().values().sum::<u64>());
+    eprintln!("{} rows recorded, {} stored", recorded.values().sum::<u64>(), stored().values().sum::<u64>());
     assert!(recorded.len() > 500, "there was something to lose: {}", recorded.len());
     let stored = stored();
     let missing: Vec<_> =

@@ -305,7 +305,7 @@ fn answers_about_a_real_job() {
         }
     };
     wait_until(30, "the whole job", || is_complete(&answer(&server, &["job", &job])));
-    println!("complete {:.1} s after its end was seen", ended.elapsed().as_secs_f64());
+    eprintln!("complete {:.1} s after its end was seen", ended.elapsed().as_secs_f64());
     assert!(ended.elapsed() < Duration::from_secs(5));
 
     let uses = answer(&server, &["uses", "libmpi*"]);
@@ -320,7 +320,7 @@ fn answers_about_a_real_job() {
     let modules = answer(&server, &["modules"]);
     assert!(modules.iter().any(|row| row["module"] == "demo/1.0"), "{modules:#?}");
     let text = String::from_utf8(server.ask(&["job", &job]).output().unwrap().stdout).unwrap();
-    println!("{text}");
+    eprintln!("{text}");
     assert!(
         text.contains("└─ ") && text.contains("demo/1.0") && text.contains("User      jgalice"),
         "{text}"

@@ -129,12 +129,12 @@ impl Token {
 
 /// All tokens in a file.
 pub fn load(path: &Path) -> io::Result<Vec<Token>> {
-    let text = match fs::read_to_string(path) {
+    let text = match fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let content: Content = serde_json::from_str(&text).map_err(|error| {
+    let content: Content = serde_json::from_slice(&text).map_err(|error| {
         io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
     })?;
     Ok(content.tokens)

@@ -40,7 +40,7 @@ impl Server {
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+        String::from_utf8(fs::read(self.dir.path().join("log")).unwrap_or_default()).unwrap()
     }
 
     fn data(&self) -> std::path::PathBuf {
@@ -48,7 +48,10 @@ impl Server {
     }
 
     fn token(&self, name: &str) -> String {
-        fs::read_to_string(self.data().join(format!("{name}.token"))).unwrap().trim().to_owned()
+        String::from_utf8(fs::read(self.data().join(format!("{name}.token"))).unwrap())
+            .unwrap()
+            .trim()
+            .to_owned()
     }
 
     fn agent() -> ureq::Agent {

@@ -219,7 +219,7 @@ impl Shared {
             number,
             exe: image.exe.take().map(text),
             exe_file: image.exe_file.and_then(|id| known.files.get(&id)).map(ids::file),
-            argv: image.argv.take().map(|argv| json_list(argv)),
+            argv: image.argv.take().map(json_list),
             cwd: image.cwd.take().map(text),
             modules,
             environment,

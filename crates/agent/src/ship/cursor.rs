@@ -23,8 +23,9 @@ impl Cursor {
     /// name everything in the spool would be stored twice.
     pub fn open(dir: &Path) -> io::Result<Cursor> {
         let path = dir.join(FILE);
-        match fs::read_to_string(&path) {
-            Ok(text) => {
+        match fs::read(&path) {
+            Ok(bytes) => {
+                let text = String::from_utf8_lossy(&bytes);
                 let (stream, next) = parse(&text).ok_or_else(|| {
                     let what = format!("{}: not a name and a number: {text:?}", path.display());
                     io::Error::new(io::ErrorKind::InvalidData, what)
@@ -65,7 +66,7 @@ impl Cursor {
         writeln!(file, "{} {}", self.stream, self.next)?;
         file.sync_data()?;
         fs::rename(new, &self.path)?;
-        let dir = self.path.parent().map_or_else(|| Path::new("."), |dir| dir);
+        let dir = self.path.parent().unwrap_or(Path::new("."));
         File::open(dir)?.sync_data()
     }
 }

@@ -57,8 +57,8 @@ impl Login {
     }
 
     fn read(path: &Path) -> Result<Option<Login>> {
-        let Ok(text) = fs::read_to_string(path) else { return Ok(None) };
-        let login = toml::from_str(&text)
+        let Ok(text) = fs::read(path) else { return Ok(None) };
+        let login = toml::from_slice(&text)
             .with_context(|| format!("{} is damaged: use jobglass login", path.display()))?;
         Ok(Some(login))
     }
@@ -78,9 +78,8 @@ impl Login {
 }
 
 pub fn read_token(path: &Path) -> Result<String> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read the token in {}", path.display()))?;
-    Ok(text.trim().to_owned())
+    let text = fs::read(path).with_context(|| format!("cannot read the token in {}", path.display()))?;
+    Ok(String::from_utf8_lossy(&text).trim().to_owned())
 }
 
 /// A server that can be asked.
