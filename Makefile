@@ -15,6 +15,7 @@ FUZZ_SECONDS ?= 30
 
 version := 0.1.0
 bin := target/release/jobglass
+server := target/release/jobglass-server
 lib := target/release/libjobglass.so
 guest := --manifest-path crates/preload/Cargo.toml --target-dir target/guest
 # Tests and benchmarks run what is shipped, not what a debug build would be.
@@ -86,7 +87,7 @@ fuzz: ## feed each parser with hostile bytes for FUZZ_SECONDS=30 (nightly compil
 	scripts/fuzz $(FUZZ_SECONDS)
 
 # Only what is missing is built: `make build` as yourself, `make install` as root, who may have no cargo.
-$(bin) $(lib) &:
+$(bin) $(server) $(lib) &:
 	$(MAKE) build
 
 libdir := $(PREFIX)/lib/jobglass
@@ -97,10 +98,12 @@ sysctl := $(DESTDIR)$(SYSCONFDIR)/sysctl.d/10-jobglass.conf
 config := $(DESTDIR)$(SYSCONFDIR)/jobglass/agent.toml
 fill := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(libdir)|g'
 
-install: $(bin) $(lib) ## install below PREFIX=/usr/local and SYSCONFDIR=/etc (DESTDIR= for packages)
+install: $(bin) $(server) $(lib) ## install below PREFIX=/usr/local and SYSCONFDIR=/etc (DESTDIR= for packages)
 	$(bin) generate target/generated
 	install -D -m755 $(bin) $(DESTDIR)$(PREFIX)/bin/jobglass
+	install -D -m755 $(server) $(DESTDIR)$(PREFIX)/bin/jobglass-server
 	install -D -m755 $(lib) $(DESTDIR)$(libdir)/libjobglass.so
+	install -D -m644 target/duckdb/libduckdb.so $(DESTDIR)$(libdir)/libduckdb.so
 	install -D -m644 -t $(share)/man/man1 target/generated/man/man1/*.1
 	install -D -m644 target/generated/completions/jobglass.bash $(share)/bash-completion/completions/jobglass
 	install -D -m644 target/generated/completions/_jobglass $(share)/zsh/site-functions/_jobglass
@@ -114,7 +117,7 @@ install: $(bin) $(lib) ## install below PREFIX=/usr/local and SYSCONFDIR=/etc (D
 	test -e $(config) || install -D -m644 packaging/agent.toml $(config)
 
 uninstall: ## remove what install put there, but no configuration that was changed, and no spool
-	rm -f $(DESTDIR)$(PREFIX)/bin/jobglass $(units)/jobglass-agent.service
+	rm -f $(DESTDIR)$(PREFIX)/bin/jobglass $(DESTDIR)$(PREFIX)/bin/jobglass-server $(units)/jobglass-agent.service
 	rm -f $(share)/man/man1/jobglass.1 $(share)/man/man1/jobglass-*.1
 	rm -f $(share)/bash-completion/completions/jobglass $(share)/zsh/site-functions/_jobglass
 	rm -f $(share)/fish/vendor_completions.d/jobglass.fish
