@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use agent::spool::Reader;
-use common::{Node, Row, SURVIVE, is_root, jobglass, must, parse, sleep_ms};
-use server::{Dice, Network, Proxy, Server, TRICKS};
+use common::{Node, Row, SURVIVE, is_root, jobglass, must, parse, sleep_ms, wait_until};
+use server::{Dice, Network, Proxy, Server, TRICKS, jobglass_server};
 
 /// Another seed is another run: JOBGLASS_SEED=7 cargo test …
 fn seed() -> u64 {
@@ -213,4 +213,34 @@ fn nothing_lost_nothing_doubled() {
         node.log(),
         server.log()
     );
+}
+
+/// The switch is part of the server's answers.
+#[test]
+fn the_server_switches_an_agent_off_and_on() {
+    if !is_root("the_server_switches_an_agent_off_and_on") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    let token = server.data.join("ingest.token");
+    let config = format!(
+        "[server]\nurl = \"{}\"\ntoken_file = \"{}\"\nflush_seconds = 0.2\n",
+        server.url(),
+        token.display()
+    );
+    let node = Node::configured(&config);
+    let switch = |word: &str| {
+        must(Command::new(jobglass_server()).args(["agents", word, "--data"]).arg(&server.data));
+    };
+    let is_there = || fs::exists(format!("{}.rules", node.socket)).unwrap();
+    assert!(is_there());
+    switch("off");
+    wait_until(90, "the agent to close its socket", || {
+        let _ = node.command("/bin/true").status();
+        !is_there()
+    });
+    switch("on");
+    wait_until(90, "the agent to open its socket again", is_there);
 }

@@ -7,7 +7,6 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use record::batch::Settings;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -17,6 +16,7 @@ use crate::ingest::{self, IngestLimits};
 use crate::metrics::Metrics;
 use crate::rate::Rates;
 use crate::read::{self, Readers};
+use crate::settings::Wishes;
 use crate::tokens::Tokens;
 
 /// Requests whose body is being received at the same time; each may hold some megabytes.
@@ -33,6 +33,7 @@ pub struct App {
     /// One batch per core is decoded at a time.
     pub decoders: Semaphore,
     pub readers: Readers,
+    pub wishes: Wishes,
 }
 
 impl App {
@@ -42,16 +43,12 @@ impl App {
         rates: Rates,
         committer: Committer,
         readers: Readers,
+        wishes: Wishes,
         metrics: Arc<Metrics>,
     ) -> App {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let (bodies, decoders) = (Semaphore::new(BODIES), Semaphore::new(cores));
-        App { tokens, limits, rates, committer, metrics, bodies, decoders, readers }
-    }
-
-    /// What agents are told with every answer.
-    pub fn settings(&self) -> Settings {
-        Settings::default()
+        App { tokens, limits, rates, committer, metrics, bodies, decoders, readers, wishes }
     }
 }
 

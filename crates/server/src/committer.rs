@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::metrics::Metrics;
 
 /// Batches that may wait.
-const QUEUE: usize = 1024;
+const QUEUE: usize = 4096;
 /// Rows after which a transaction is closed although more is waiting.
 const ROWS: usize = 50_000;
 

@@ -60,17 +60,18 @@ async fn receive(app: &Arc<App>, from: IpAddr, headers: &HeaderMap, body: Body) 
     let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = app.tokens.check(authorization, Timestamp::now())?;
     let is_compressed = encoding(headers)?;
-    let _share = app.bodies.acquire().await;
+    let share = app.bodies.acquire().await;
     let body = read(body, app.limits).await?;
-    // Decompressing and decoding take a core's time, not the reactor's.
-    let _core = app.decoders.acquire().await;
+    // Decompressing and decoding take a core's time, not the reactor's; waiting for the disk does not.
+    let core = app.decoders.acquire().await;
     let app_ = app.clone();
     let decoded =
         tokio::task::spawn_blocking(move || decode(&app_, &body, is_compressed, &token, from)).await;
+    drop((core, share));
     let prepared = decoded.map_err(|_| ApiError::BadRequest("the batch cannot be decoded".into()))??;
     let applied = app.committer.store(prepared).await?;
     let (stored, duplicate, unknown) = (applied.stored, applied.duplicate, applied.unknown);
-    Ok(Reply { stored, duplicate, unknown, settings: app.settings() })
+    Ok(Reply { stored, duplicate, unknown, settings: app.wishes.current() })
 }
 
 /// Whether the body is compressed.

@@ -13,5 +13,6 @@ pub mod metrics;
 pub mod rate;
 pub mod read;
 pub mod serve;
+pub mod settings;
 pub mod tls;
 pub mod tokens;

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use jiff::Timestamp;
 use server::rate::Share;
 use server::serve::{self, Options};
+use server::settings;
 use server::tokens::{self, Grant, Token};
 
 /// Stores what the agents of a cluster send, and answers questions about it.
@@ -32,6 +33,19 @@ enum Command {
     /// Make, list and revoke tokens
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Switch all agents on or off; each hears it with its next batch
+    Agents {
+        #[arg(value_enum)]
+        switch: Switch,
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 #[derive(Args)]
@@ -99,6 +113,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match (arguments.command, arguments.serve) {
         (Some(Command::Token(command)), _) => token(command),
+        (Some(Command::Agents { switch, data }), _) => agents(switch, &data),
         (None, Some(serve)) => run(serve),
         (None, None) => Err(anyhow::anyhow!("--data DIR is missing; see jobglass-server --help")),
     };
@@ -131,6 +146,12 @@ fn run(arguments: Serve) -> anyhow::Result<()> {
         share: Share { per_second: arguments.host_rate, burst: arguments.host_burst },
     };
     serve::run(&options)
+}
+
+fn agents(switch: Switch, data: &Path) -> anyhow::Result<()> {
+    load(data)?;
+    settings::switch(data, switch == Switch::On)
+        .with_context(|| format!("cannot write the settings in {}", data.display()))
 }
 
 #[expect(clippy::print_stdout, reason = "what was asked for")]

@@ -18,6 +18,7 @@ use crate::ingest::IngestLimits;
 use crate::metrics::Metrics;
 use crate::rate::{Rates, Share};
 use crate::read::Readers;
+use crate::settings::Wishes;
 use crate::tls::Tls;
 use crate::tokens::Tokens;
 
@@ -56,7 +57,15 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             .with_context(|| format!("cannot listen at {}", options.listen))?;
         let rates = Rates::new(options.share);
         let (limits, readers) = (IngestLimits::default(), Readers::new(store.clone()));
-        let app = Arc::new(App::new(tokens, limits, rates, committer, readers, metrics.clone()));
+        let app = Arc::new(App::new(
+            tokens,
+            limits,
+            rates,
+            committer,
+            readers,
+            Wishes::open(&data.path),
+            metrics.clone(),
+        ));
         let front = Front { listener, tls, router: router(app), metrics, most: options.connections };
         let address = front.listener.local_addr()?;
         tracing::info!(%address, data = %data.path.display(), version = env!("CARGO_PKG_VERSION"), "ready");
