@@ -66,7 +66,7 @@ pub struct Server {
     pub url: String,
     /// The token with which this host may send.
     pub token_file: PathBuf,
-    /// Certificates that vouch for the server; empty for those of the system.
+    /// Certificates that vouch for the server; empty for those of Mozilla's list.
     pub ca_file: PathBuf,
     /// Records are sent this often, each host at its own moment.
     pub flush_seconds: f64,

@@ -67,7 +67,7 @@ pub struct ServerArgs {
         help_heading = "Server"
     )]
     pub token_file: Option<PathBuf>,
-    /// Certificates that vouch for the server (PEM) [default: the system's]
+    /// Certificates that vouch for the server (PEM) [default: Mozilla's list]
     #[arg(
         long,
         value_name = "FILE",
@@ -247,7 +247,7 @@ pub struct LoginArgs {
     /// File with the token
     #[arg(long, value_name = "FILE")]
     pub token_file: PathBuf,
-    /// Certificates that vouch for the server (PEM) [default: the system's]
+    /// Certificates that vouch for the server (PEM) [default: Mozilla's list]
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
 }
@@ -278,7 +278,7 @@ pub struct AgentArgs {
     /// File with the token to send with
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Certificates that vouch for the server (PEM) [default: the system's]
+    /// Certificates that vouch for the server (PEM) [default: Mozilla's list]
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
     /// Check the configuration and stop

@@ -20,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 pub struct Target {
     pub url: String,
     pub token_file: PathBuf,
-    /// Certificates that vouch for the server; without it, those of the system.
+    /// Certificates that vouch for the server; without it, those of Mozilla's list.
     pub ca_file: Option<PathBuf>,
 }
 
