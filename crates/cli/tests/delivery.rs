@@ -128,7 +128,7 @@ fn nothing_lost_nothing_doubled() {
     server.wait_ready();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let token = server.node_token(&host);
-    let proxy = Proxy::start(server.address, network.clone(), seed);
+    let proxy = Proxy::start(server.address, &network, seed);
     let config = format!(
         "[server]\nurl = \"http://{}\"\ntoken_file = \"{}\"\nflush_seconds = 0.2\n[fold]\nidle_seconds = 0.2\nage_seconds = 1.0\n",
         proxy.address,

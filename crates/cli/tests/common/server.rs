@@ -204,7 +204,9 @@ pub struct Proxy {
 pub const TRICKS: [&str; 6] = ["passed", "doubled", "truncated", "corrupted", "answer lost", "held back"];
 
 impl Proxy {
-    pub fn start(server: SocketAddr, network: Arc<Network>, seed: u64) -> Proxy {
+    pub fn start(server: SocketAddr, network: &Arc<Network>, seed: u64) -> Proxy {
+        // Its threads live as long as the test; the network must not.
+        let network = Arc::downgrade(network);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let tricks: Arc<[AtomicU64; 6]> = Arc::default();
@@ -216,7 +218,10 @@ impl Proxy {
                 let (dice, held, counted) = (dice.clone(), held.clone(), counted.clone());
                 let network = network.clone();
                 std::thread::spawn(move || {
-                    let forward = |request: &[u8]| forward(network.connect(server)?, request);
+                    let forward = |request: &[u8]| {
+                        let network = network.upgrade().ok_or(io::ErrorKind::NotConnected)?;
+                        forward(network.connect(server)?, request)
+                    };
                     let _ = play(client, forward, &dice, &held, &counted);
                 });
             }
