@@ -190,3 +190,18 @@ fn who_uses_a_library() {
     let filter = Filter { user: Some("bob".into()), ..Filter::default() };
     assert_eq!(reader.uses("libmpi*", GroupBy::Job, &filter).unwrap().len(), 1);
 }
+
+/// A plan that was made for an empty table gives wrong names for a full one: no plan outlives its question.
+#[test]
+fn the_same_question_before_and_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), &Limits::default()).unwrap();
+    let (mut writer, reader) = (store.writer().unwrap(), store.reader().unwrap());
+    let ask = || reader.programs(&Filter { limit: Some(3), ..Filter::default() }).unwrap();
+    assert!(ask().is_empty());
+    let names = ["/usr/bin/openssl", "/work/a/longer/path/than/that"];
+    let images: Vec<Entry> = names.iter().zip(1..).map(|(name, pid)| entry(image(pid, name))).collect();
+    let bytes = batch(stream(1), 1, &images, &[]);
+    writer.apply(vec![prepare(&Batch::from_bytes(&bytes).unwrap()).unwrap()], 1).unwrap();
+    assert_eq!(column(&ask(), "exe"), names);
+}

@@ -49,13 +49,19 @@ impl Reader {
         values: &[Sql],
         mut make: impl FnMut(&Row) -> duckdb::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
-        let mut query = self.connection.prepare_cached(sql)?;
+        // A plan rests on what the table holds when it is made (the longest name, the highest number), so it is made
+        // for this question only, and in the same transaction: run over more than that, it gives wrong answers.
+        let transaction = self.connection.unchecked_transaction()?;
         let values: Vec<&dyn ToSql> = values.iter().map(|value| value as &dyn ToSql).collect();
-        let mut rows = query.query(&values[..])?;
         let mut made = Vec::new();
-        while let Some(row) = rows.next()? {
-            made.push(make(row)?);
+        {
+            let mut query = transaction.prepare(sql)?;
+            let mut rows = query.query(&values[..])?;
+            while let Some(row) = rows.next()? {
+                made.push(make(row)?);
+            }
         }
+        transaction.commit()?;
         Ok(made)
     }
 }
