@@ -17,7 +17,7 @@ pub fn measure(batches: &[Vec<Vec<u8>>], records: u64) -> Result<f64> {
     // Decoding is not part of the floor.
     let mut prepared = Vec::new();
     for batch in batches.iter().flatten() {
-        prepared.push(store::prepare(&Batch::from_bytes(batch)?)?);
+        prepared.push(store::prepare(&Batch::from_bytes(batch)?, &writer.catalogue())?);
     }
     let rows = prepared.len() as u64 * records;
     let began = Instant::now();

@@ -103,7 +103,8 @@ fn fill(data: &std::path::Path, arguments: &Arguments) -> Result<()> {
     while stored < arguments.before {
         let at = (stored / RECORDS) as usize % nodes.len();
         let bytes = nodes[at].batch(RECORDS, 100);
-        writer.apply(vec![store::prepare(&Batch::from_bytes(&bytes)?)?], 1)?;
+        let prepared = store::prepare(&Batch::from_bytes(&bytes)?, &writer.catalogue())?;
+        writer.apply(vec![prepared], 1)?;
         stored += RECORDS;
     }
     eprintln!("{stored} records stored before, in {:.0} s", began.elapsed().as_secs_f64());

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::json;
+use store::Catalogue;
 use tokio::sync::Semaphore;
 
 use crate::committer::Committer;
@@ -28,6 +29,8 @@ pub struct App {
     pub limits: IngestLimits,
     pub rates: Rates,
     pub committer: Committer,
+    /// What the store has already of what a batch brings.
+    pub catalogue: Arc<Catalogue>,
     pub metrics: Arc<Metrics>,
     pub bodies: Semaphore,
     /// One batch per core is decoded at a time.
@@ -42,13 +45,14 @@ impl App {
         limits: IngestLimits,
         rates: Rates,
         committer: Committer,
+        catalogue: Arc<Catalogue>,
         readers: Readers,
         wishes: Wishes,
         metrics: Arc<Metrics>,
     ) -> App {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let (bodies, decoders) = (Semaphore::new(BODIES), Semaphore::new(cores));
-        App { tokens, limits, rates, committer, metrics, bodies, decoders, readers, wishes }
+        App { tokens, limits, rates, committer, catalogue, metrics, bodies, decoders, readers, wishes }
     }
 }
 

@@ -141,7 +141,7 @@ fn decode(
     if !app.rates.take(batch.host, Instant::now()) {
         return Err(ApiError::Rate(batch.host.to_owned()));
     }
-    Ok(store::prepare(&batch)?)
+    Ok(store::prepare(&batch, &app.catalogue)?)
 }
 
 /// Stops at the limit, however small the body was.

@@ -45,6 +45,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let store = Arc::new(store);
     let metrics = Arc::new(Metrics::default());
     let writer = store.writer().context("cannot read what the store knows")?;
+    let catalogue = writer.catalogue();
     let (committer, committing) =
         Committer::start(writer, &data.path, options.least_free_mb, metrics.clone())?;
     let tokens = Tokens::open(&data.path)?;
@@ -62,6 +63,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             limits,
             rates,
             committer,
+            catalogue,
             readers,
             Wishes::open(&data.path),
             metrics.clone(),

@@ -63,9 +63,9 @@ pub fn modules(modules: &[Bytes], files: Option<&[Bytes]>) -> u64 {
     parts.id()
 }
 
-/// The text of an environment.
-pub fn environment(variables: &str) -> u64 {
+/// The variables of an environment.
+pub fn environment(variables: &[Bytes]) -> u64 {
     let mut parts = Parts::new(b"environment");
-    parts.add(variables.as_bytes());
+    variables.iter().for_each(|variable| parts.add(variable));
     parts.id()
 }

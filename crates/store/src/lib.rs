@@ -3,11 +3,13 @@
 //! A batch becomes rows in [`prepare`] (no database, so on any thread), and is written by the one [`Writer`],
 //! many batches in one transaction. Readers have connections of their own and never wait for it.
 
+mod catalogue;
 mod ids;
 pub mod prepare;
 pub mod query;
 mod received;
 mod schema;
+mod shared;
 pub mod time;
 mod write;
 
@@ -16,6 +18,7 @@ use std::sync::{Mutex, PoisonError};
 
 use duckdb::{Config, Connection};
 
+pub use catalogue::Catalogue;
 pub use prepare::{PrepareError, Prepared, prepare};
 pub use query::{Filter, GroupBy, Reader};
 pub use write::{Applied, Writer};

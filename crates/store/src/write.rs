@@ -1,6 +1,7 @@
 //! Writes batches: many in one transaction, each entry once.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use duckdb::{Appender, Connection, ToSql, params};
 use record::batch::Stream;
@@ -8,11 +9,10 @@ use record::bytes::hex;
 use record::entry::{EndedBy, File, GapReason, JobFrom, WithoutGuest};
 
 use crate::StoreError;
-use crate::prepare::{Prepared, Row, Shared};
+use crate::catalogue::{Catalogue, Item, PayloadKey, Stored};
+use crate::prepare::{Prepared, Row};
 use crate::received::Received;
-
-/// Environments of which it is remembered that they are stored; others may be stored again.
-const ENVIRONMENTS: usize = 100_000;
+use crate::shared::Shared;
 
 /// What became of one batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,11 +27,7 @@ pub struct Writer {
     connection: Connection,
     streams: HashMap<Stream, Known>,
     next_stream: u32,
-    /// Lists, objects and modules that are stored.
-    known: HashSet<u64>,
-    /// Files that are stored, and whether with their hash.
-    files: HashMap<u64, bool>,
-    environments: Recent,
+    catalogue: Arc<Catalogue>,
 }
 
 /// A stream, and what has come of it.
@@ -47,22 +43,22 @@ struct Change {
     known: HashSet<u64>,
     files: HashMap<u64, bool>,
     environments: HashSet<u64>,
+    payloads: Vec<(PayloadKey, Item)>,
 }
 
 impl Writer {
     /// Reads what is known already.
     pub fn open(connection: Connection) -> Result<Writer, StoreError> {
-        let mut writer = Writer {
-            connection,
-            streams: HashMap::new(),
-            next_stream: 1,
-            known: HashSet::new(),
-            files: HashMap::new(),
-            environments: Recent::default(),
-        };
+        let mut writer =
+            Writer { connection, streams: HashMap::new(), next_stream: 1, catalogue: Arc::default() };
         writer.load_streams()?;
         writer.load_shared()?;
         Ok(writer)
+    }
+
+    /// What is stored already, for those who prepare batches.
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        self.catalogue.clone()
     }
 
     fn load_streams(&mut self) -> Result<(), StoreError> {
@@ -83,19 +79,21 @@ impl Writer {
         Ok(())
     }
 
-    fn load_shared(&mut self) -> Result<(), StoreError> {
+    fn load_shared(&self) -> Result<(), StoreError> {
+        let mut stored = Stored::default();
         let ids = "SELECT id FROM object UNION ALL SELECT DISTINCT list FROM object_list \
                    UNION ALL SELECT DISTINCT list FROM module_list";
         let mut query = self.connection.prepare(ids)?;
         let mut rows = query.query([])?;
         while let Some(row) = rows.next()? {
-            self.known.insert(row.get(0)?);
+            stored.known.insert(row.get(0)?);
         }
         let mut query = self.connection.prepare("SELECT id, hash IS NOT NULL FROM file")?;
         let mut rows = query.query([])?;
         while let Some(row) = rows.next()? {
-            self.files.insert(row.get(0)?, row.get(1)?);
+            stored.files.insert(row.get(0)?, row.get(1)?);
         }
+        self.catalogue.change(|catalogue| *catalogue = stored);
         Ok(())
     }
 
@@ -142,9 +140,12 @@ impl Writer {
         self.next_stream +=
             change.streams.values().filter(|known| known.id >= self.next_stream).count() as u32;
         self.streams.extend(change.streams);
-        self.known.extend(change.known);
-        self.files.extend(change.files);
-        change.environments.into_iter().for_each(|id| self.environments.insert(id));
+        self.catalogue.change(|stored| {
+            stored.known.extend(change.known);
+            stored.files.extend(change.files);
+            change.environments.into_iter().for_each(|id| stored.environments.insert(id, ()));
+            change.payloads.into_iter().for_each(|(key, item)| stored.payloads.insert(key, item));
+        });
     }
 
     fn write(
@@ -258,13 +259,11 @@ impl Writer {
         for (id, file) in &shared.files {
             self.write_file(*id, file, change, tables)?;
         }
-        let is_known = |id| {
-            self.known.contains(&id)
-                || change.known.contains(&id)
-                || self.environments.contains(id)
-                || change.environments.contains(&id)
-        };
+        let stored = self.catalogue.read();
+        let is_known =
+            |id| stored.knows(id) || change.known.contains(&id) || change.environments.contains(&id);
         shared.retain_new(is_known);
+        drop(stored);
         for (id, object) in &shared.objects {
             tables.object.append_row(params![
                 id,
@@ -290,6 +289,7 @@ impl Writer {
         }
         change.known.extend(shared.objects.keys().chain(shared.lists.keys()).chain(shared.modules.keys()));
         change.environments.extend(shared.environments.keys());
+        change.payloads.append(&mut shared.payloads);
         Ok(())
     }
 
@@ -301,7 +301,7 @@ impl Writer {
         change: &mut Change,
         tables: &mut Tables,
     ) -> Result<(), StoreError> {
-        let known = change.files.get(&id).or_else(|| self.files.get(&id)).copied();
+        let known = change.files.get(&id).copied().or_else(|| self.catalogue.read().files.get(&id).copied());
         let has_hash = file.hash.is_some();
         if known == Some(true) || known == Some(has_hash) {
             return Ok(());
@@ -430,30 +430,6 @@ impl<'c> Tables<'c> {
             &row.ranks,
         ];
         Ok(self.process.append_row(&columns[..])?)
-    }
-}
-
-/// The most recent of many ids.
-#[derive(Default)]
-struct Recent {
-    ids: HashSet<u64>,
-    order: VecDeque<u64>,
-}
-
-impl Recent {
-    fn contains(&self, id: u64) -> bool {
-        self.ids.contains(&id)
-    }
-
-    fn insert(&mut self, id: u64) {
-        if self.ids.insert(id) {
-            self.order.push_back(id);
-        }
-        if self.order.len() > ENVIRONMENTS
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.ids.remove(&oldest);
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use common::{HOST, SECOND, batch, entry, file, image, library, list, stream};
 use record::batch::Batch;
 use record::entry::{Entry, Image, ImageKey, Place, Used};
 use serde_json::{Map, Value, json};
-use store::{Filter, GroupBy, Limits, Reader, Store, prepare};
+use store::{Catalogue, Filter, GroupBy, Limits, Reader, Store, prepare};
 
 type Row = Map<String, Value>;
 
@@ -72,7 +72,7 @@ fn reader(dir: &tempfile::TempDir) -> (Store, Reader) {
         list(3, vec![library("/opt/blas/libblas.so.3", None)]),
     ];
     let bytes = batch(stream(1), 1, &entries(), &context);
-    let prepared = prepare(&Batch::from_bytes(&bytes).unwrap()).unwrap();
+    let prepared = prepare(&Batch::from_bytes(&bytes).unwrap(), &Catalogue::default()).unwrap();
     store.writer().unwrap().apply(vec![prepared], 1).unwrap();
     let reader = store.reader().unwrap();
     (store, reader)
@@ -202,6 +202,8 @@ fn the_same_question_before_and_after() {
     let names = ["/usr/bin/openssl", "/work/a/longer/path/than/that"];
     let images: Vec<Entry> = names.iter().zip(1..).map(|(name, pid)| entry(image(pid, name))).collect();
     let bytes = batch(stream(1), 1, &images, &[]);
-    writer.apply(vec![prepare(&Batch::from_bytes(&bytes).unwrap()).unwrap()], 1).unwrap();
+    writer
+        .apply(vec![prepare(&Batch::from_bytes(&bytes).unwrap(), &Catalogue::default()).unwrap()], 1)
+        .unwrap();
     assert_eq!(column(&ask(), "exe"), names);
 }

@@ -6,7 +6,7 @@ use common::{batch, entry, file, image, library, list, raw, stream};
 use duckdb::Connection;
 use record::batch::Batch;
 use record::entry::{Entry, Image, Place};
-use store::{Applied, Limits, PrepareError, Prepared, Store, Writer, prepare};
+use store::{Applied, Catalogue, Limits, PrepareError, Prepared, Store, Writer, prepare};
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -31,7 +31,7 @@ impl Bench {
 }
 
 fn prepared(bytes: &[u8]) -> Prepared {
-    prepare(&Batch::from_bytes(bytes).unwrap()).unwrap()
+    prepare(&Batch::from_bytes(bytes).unwrap(), &Catalogue::default()).unwrap()
 }
 
 fn images(pids: std::ops::Range<u32>) -> Vec<Entry> {
@@ -121,6 +121,45 @@ fn lists_files_modules_and_environments_are_stored_once() {
     }
 }
 
+/// Agents bring the same lists and files with every batch; what is stored is not decoded again.
+#[test]
+fn what_is_stored_is_recognised_by_its_bytes() {
+    let bench = Bench::new();
+    let mut writer = bench.writer();
+    let catalogue = writer.catalogue();
+    let with_list = |pid| entry(Image { objects: Some(7), exe_file: Some(5), ..image(pid, "/bin/x") });
+    let part = |n, context: &[Entry]| {
+        let bytes = batch(stream(n), 1, &[with_list(1)], context);
+        prepare(&Batch::from_bytes(&bytes).unwrap(), &catalogue).unwrap()
+    };
+    let same_list = || list(7, vec![library("/lib/libblas.so.3", Some(5))]);
+    let context = [same_list(), file(5, "/bin/x", None)];
+    let first = part(1, &context);
+    let (list, exe_file) = (first.rows[0].objects, first.rows[0].exe_file);
+    assert!(list.is_some() && exe_file.is_some());
+    assert!(!part(1, &context).shared.lists.is_empty(), "not stored yet");
+    writer.apply(vec![first], 1).unwrap();
+
+    let second = part(2, &context);
+    assert_eq!((second.rows[0].objects, second.rows[0].exe_file), (list, exe_file));
+    let shared = &second.shared;
+    assert_eq!((shared.lists.len(), shared.files.len(), shared.objects.len()), (0, 0, 0));
+    assert_eq!((shared.environments.len(), shared.modules.len()), (0, 0));
+    writer.apply(vec![second], 1).unwrap();
+
+    // The same bytes of a list, but number 5 is another file for this agent.
+    let third = part(3, &[same_list(), file(5, "/bin/y", None)]);
+    assert_ne!(third.rows[0].objects, list);
+    writer.apply(vec![third], 1).unwrap();
+    // The file is known, its hash is new.
+    writer.apply(vec![part(4, &[same_list(), file(5, "/bin/x", Some(b"\x01"))])], 1).unwrap();
+    drop(writer);
+    let files = "SELECT file.path || ' ' || coalesce(hash, '') FROM process \
+                 JOIN object_list ON list = objects JOIN object ON object.id = object JOIN file ON file.id = file \
+                 ORDER BY stream";
+    assert_eq!(bench.ask(files), ["/bin/x 01", "/bin/x 01", "/bin/y ", "/bin/x 01"]);
+}
+
 #[test]
 fn unknown_stays_unknown() {
     let bench = Bench::new();
@@ -177,7 +216,7 @@ fn what_is_wrong_is_refused_with_its_number() {
     let encode = |image: Image| minicbor::to_vec(entry(image)).unwrap();
     let refused = |entries: &[Vec<u8>], context: &[Vec<u8>]| {
         let bytes = raw(stream(1), 5, entries, context);
-        prepare(&Batch::from_bytes(&bytes).unwrap()).unwrap_err()
+        prepare(&Batch::from_bytes(&bytes).unwrap(), &Catalogue::default()).unwrap_err()
     };
     let broken = [good(), b"\x82\x00\x81".to_vec()];
     assert!(matches!(refused(&broken, &[]), PrepareError::Entry { number: 6, .. }));
