@@ -21,7 +21,7 @@ guest := --manifest-path crates/preload/Cargo.toml --target-dir target/guest
 # Tests and benchmarks run what is shipped, not what a debug build would be.
 shipped := JOBGLASS_BIN=$(CURDIR)/$(bin) JOBGLASS_LIB=$(CURDIR)/$(lib)
 
-.PHONY: help build demo test lint lint-rust lint-shell lint-licences bench load testbed fuzz install uninstall clean
+.PHONY: help build demo test lint lint-rust lint-shell lint-licences bench load answers testbed fuzz install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,7 +76,10 @@ bench: build ## measure what the guest and the agent cost
 	$(shipped) bench/run
 
 load: build ## measure what the server bears: 3,000 agents, beside DuckDB's appender
-	target/release/jobglass-load
+	target/release/jobglass-load ingest
+
+answers: build ## measure how fast the server answers: 50 million records, beside bare DuckDB
+	target/release/jobglass-load answers
 
 testbed: ## start a Slurm cluster of four nodes on this machine
 	testbed/cluster install

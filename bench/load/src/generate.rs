@@ -6,9 +6,9 @@ use record::entry::{
     EndedBy, Entry, File, Image, ImageKey, JobFrom, Object, ObjectList, Place, Used, source,
 };
 
-const SECOND: u64 = 1_000_000_000;
+pub const SECOND: u64 = 1_000_000_000;
 /// 2026-01-01.
-const EPOCH: u64 = 1_767_225_600 * SECOND;
+pub const EPOCH: u64 = 1_767_225_600 * SECOND;
 
 /// Random numbers, the same in every run.
 pub struct Dice(u64);

@@ -1,141 +1,27 @@
-//! Plays the agents of a cluster against a real server, beside the floor: DuckDB's appender with the same rows.
+//! What the server bears and how fast it answers, each beside what bare DuckDB does on the same machine in the
+//! same run.
 
+mod answers;
 mod floor;
 mod generate;
+mod ingest;
 mod play;
+mod server;
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::Parser;
-use generate::Node;
-use record::batch::Batch;
-use store::{Limits, Store};
 
-/// Measures how many records a second a server stores, and how long each batch takes to be durable.
 #[derive(Parser)]
-struct Arguments {
-    /// Agents
-    #[arg(long, default_value_t = 3000)]
-    agents: u64,
-    /// Records in each batch: what a busy node has in three seconds
-    #[arg(long, default_value_t = 40)]
-    records: u64,
-    /// Batches that each agent sends
-    #[arg(long, default_value_t = 8)]
-    batches: u64,
-    /// Records that are in the store before
-    #[arg(long, default_value_t = 5_000_000)]
-    before: u64,
-    /// The server to measure
-    #[arg(long, default_value = "target/release/jobglass-server")]
-    server: PathBuf,
-    #[arg(long, default_value_t = 18_799)]
-    port: u16,
+enum Command {
+    /// Plays the agents of a cluster: records per second, time until they are durable, memory, bytes on disk
+    Ingest(ingest::Arguments),
+    /// Asks a store of many records: time of each answer beside the bare query
+    Answers(answers::Arguments),
 }
 
 fn main() -> Result<()> {
-    let arguments = Arguments::parse();
-    let dir = tempfile::tempdir()?;
-    let data = dir.path().join("data");
-    std::fs::create_dir(&data)?;
-    fill(&data, &arguments)?;
-    let mut nodes: Vec<Node> = (0..arguments.agents).map(|n| Node::new(n, arguments.agents)).collect();
-    let began = Instant::now();
-    let batches: Vec<Vec<Vec<u8>>> = nodes
-        .iter_mut()
-        .map(|node| (0..arguments.batches).map(|_| node.batch(arguments.records, arguments.agents)).collect())
-        .collect();
-    let total = arguments.agents * arguments.batches * arguments.records;
-    eprintln!("made {total} records in {:.0} s", began.elapsed().as_secs_f64());
-    let floor = floor::measure(&batches, arguments.records)?;
-    let before_bytes = size_of(&data);
-    let mut server = start(&arguments, &data)?;
-    let token = String::from_utf8_lossy(&std::fs::read(data.join("ingest.token"))?).trim().to_owned();
-    let played = play::play(&batches, arguments.port, &token)?;
-    let resident = peak_mb(server.id());
-    eprintln!("{}", play::commits(arguments.port)?);
-    server.kill()?;
-    server.wait()?;
-    // Closing brings the rest of the log into the database.
-    drop(Store::open(&data, &Limits::default())?);
-    let rate = total as f64 / played.took.as_secs_f64();
-    let per_record = (size_of(&data) as f64 - before_bytes as f64) / total as f64;
-    report(&arguments, rate, floor, &played, resident, per_record);
-    if rate < 40_000.0 || rate < floor / 2.0 || resident > 1500 {
-        bail!("a target was missed");
+    match Command::parse() {
+        Command::Ingest(arguments) => ingest::measure(&arguments),
+        Command::Answers(arguments) => answers::measure(&arguments),
     }
-    Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "the result")]
-fn report(
-    arguments: &Arguments,
-    rate: f64,
-    floor: f64,
-    played: &play::Played,
-    resident: u64,
-    per_record: f64,
-) {
-    println!(
-        "{} agents, batches of {}, {} records before",
-        arguments.agents, arguments.records, arguments.before
-    );
-    println!("records per second     {rate:>10.0}   (at least 40000)");
-    println!("the floor              {floor:>10.0}   DuckDB's appender, the same rows, one thread");
-    println!("ratio to the floor     {:>10.2}   (at least 0.5)", rate / floor);
-    println!("time to durable, p50   {:>10.0} ms", played.percentile(0.50).as_secs_f64() * 1e3);
-    println!("time to durable, p99   {:>10.0} ms", played.percentile(0.99).as_secs_f64() * 1e3);
-    println!("time to durable, max   {:>10.0} ms", played.percentile(1.0).as_secs_f64() * 1e3);
-    println!("server, resident       {resident:>10} MB (at most 1500)");
-    println!("on disk                {per_record:>10.0} bytes per record");
-}
-
-/// Puts records into the store that have nothing to do with the measured ones.
-fn fill(data: &std::path::Path, arguments: &Arguments) -> Result<()> {
-    let began = Instant::now();
-    let mut writer = Store::open(data, &Limits::default())?.writer()?;
-    const RECORDS: u64 = 5000;
-    let mut nodes: Vec<Node> = (0..100).map(|n| Node::new(1_000_000 + n, 100)).collect();
-    let mut stored = 0;
-    while stored < arguments.before {
-        let at = (stored / RECORDS) as usize % nodes.len();
-        let bytes = nodes[at].batch(RECORDS, 100);
-        let prepared = store::prepare(&Batch::from_bytes(&bytes)?, &writer.catalogue())?;
-        writer.apply(vec![prepared], 1)?;
-        stored += RECORDS;
-    }
-    eprintln!("{stored} records stored before, in {:.0} s", began.elapsed().as_secs_f64());
-    Ok(())
-}
-
-fn start(arguments: &Arguments, data: &std::path::Path) -> Result<Child> {
-    let mut command = Command::new(&arguments.server);
-    command.args(["--listen", &format!("127.0.0.1:{}", arguments.port), "--data"]).arg(data);
-    let child = command
-        .stderr(Stdio::null())
-        .spawn()
-        .with_context(|| format!("cannot start {}", arguments.server.display()))?;
-    let began = Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", arguments.port)).is_err() {
-        if began.elapsed() > Duration::from_secs(120) {
-            bail!("the server does not answer");
-        }
-        std::thread::park_timeout(Duration::from_millis(50));
-    }
-    Ok(child)
-}
-
-fn size_of(dir: &std::path::Path) -> u64 {
-    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum()
-}
-
-fn peak_mb(pid: u32) -> u64 {
-    let status = std::fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    peak.and_then(|text| text.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) / 1000
 }

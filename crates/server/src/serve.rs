@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use store::{Limits, Store};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -53,9 +53,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         options.tls.as_ref().map(|(certificate, key)| Tls::open(certificate, key)).transpose()?.map(Arc::new);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
-        let listener = TcpListener::bind(options.listen)
-            .await
-            .with_context(|| format!("cannot listen at {}", options.listen))?;
+        let listener =
+            listen(options.listen).with_context(|| format!("cannot listen at {}", options.listen))?;
         let rates = Rates::new(options.share);
         let (limits, readers) = (IngestLimits::default(), Readers::new(store.clone()));
         let app = Arc::new(App::new(
@@ -80,6 +79,18 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     drop(store);
     tracing::info!("stopped");
     served
+}
+
+/// All nodes may come at once, after the server was away; whoever finds the queue full is told nothing and tries again after
+/// seconds, then minutes. The kernel takes less if `net.core.somaxconn` is lower.
+const WAITING: u32 = 16_384;
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A server that starts again takes the place of the one before, whose connections may linger.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING)
 }
 
 /// Becomes true at SIGTERM or SIGINT.
