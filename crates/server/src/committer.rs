@@ -35,19 +35,33 @@ struct Submission {
     answer: oneshot::Sender<Result<Applied, NotStored>>,
 }
 
+/// What the thread does next.
+enum Work {
+    Store(Submission),
+    /// Something else that only the writer may do.
+    Task(Box<dyn FnOnce(&mut Writer) + Send>),
+    /// Nothing any more.
+    Stop,
+}
+
 /// The way to the thread.
 #[derive(Clone)]
 pub struct Committer {
-    queue: mpsc::Sender<Submission>,
+    queue: mpsc::Sender<Work>,
     is_broken: Arc<AtomicBool>,
 }
 
-/// The thread; it ends when every [`Committer`] is gone.
-pub struct Committing(JoinHandle<()>);
+/// The thread, and the way to end it.
+pub struct Committing {
+    thread: JoinHandle<()>,
+    queue: mpsc::Sender<Work>,
+}
 
 impl Committing {
-    pub fn wait(self) {
-        let _ = self.0.join();
+    /// Whatever waits is still stored. Not to be called where nothing may wait.
+    pub fn stop(self) {
+        let _ = self.queue.blocking_send(Work::Stop);
+        let _ = self.thread.join();
     }
 }
 
@@ -60,21 +74,33 @@ impl Committer {
         least_mb: u64,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<(Committer, Committing)> {
-        let (queue, submissions) = mpsc::channel(QUEUE);
+        let (queue, work) = mpsc::channel(QUEUE);
         let is_broken = Arc::new(AtomicBool::new(false));
         let loop_ = Loop { writer, dir: dir.to_owned(), least_mb, metrics, is_broken: is_broken.clone() };
-        let thread = thread::Builder::new().name("committer".into()).spawn(move || loop_.run(submissions))?;
-        Ok((Committer { queue, is_broken }, Committing(thread)))
+        let thread = thread::Builder::new().name("committer".into()).spawn(move || loop_.run(work))?;
+        Ok((Committer { queue: queue.clone(), is_broken }, Committing { thread, queue }))
     }
 
     /// Stores a batch; returns when it is durable.
     pub async fn store(&self, prepared: Prepared) -> Result<Applied, NotStored> {
         let (answer, answered) = oneshot::channel();
-        self.queue.try_send(Submission { prepared, answer }).map_err(|error| match error {
+        let work = Work::Store(Submission { prepared, answer });
+        self.queue.try_send(work).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => NotStored::Busy,
             mpsc::error::TrySendError::Closed(_) => NotStored::Stopping,
         })?;
         answered.await.unwrap_or(Err(NotStored::Stopping))
+    }
+
+    /// Does something that only the writer may do, between two transactions. Not to be called where nothing may wait.
+    pub fn perform<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&mut Writer) -> T + Send + 'static,
+    ) -> Result<T, NotStored> {
+        let (answer, answered) = std::sync::mpsc::channel();
+        let task = Work::Task(Box::new(move |writer| drop(answer.send(task(writer)))));
+        self.queue.blocking_send(task).map_err(|_| NotStored::Stopping)?;
+        answered.recv().map_err(|_| NotStored::Stopping)
     }
 
     /// Whether the last transaction failed.
@@ -92,15 +118,32 @@ struct Loop {
 }
 
 impl Loop {
-    fn run(mut self, mut submissions: mpsc::Receiver<Submission>) {
-        while let Some(first) = submissions.blocking_recv() {
+    fn run(mut self, mut work: mpsc::Receiver<Work>) {
+        let mut next = None;
+        while let Some(first) = next.take().or_else(|| work.blocking_recv()) {
+            let first = match first {
+                Work::Store(submission) => submission,
+                Work::Task(task) => {
+                    task(&mut self.writer);
+                    continue;
+                }
+                Work::Stop => return,
+            };
             let mut rows = first.prepared.rows.len();
             let mut together = vec![first];
             while rows < ROWS
-                && let Ok(next) = submissions.try_recv()
+                && let Ok(more) = work.try_recv()
             {
-                rows += next.prepared.rows.len();
-                together.push(next);
+                match more {
+                    Work::Store(submission) => {
+                        rows += submission.prepared.rows.len();
+                        together.push(submission);
+                    }
+                    other => {
+                        next = Some(other);
+                        break;
+                    }
+                }
             }
             self.commit(together);
         }
@@ -108,6 +151,11 @@ impl Loop {
 
     fn commit(&mut self, submissions: Vec<Submission>) {
         let began = Instant::now();
+        let (submissions, stale): (Vec<_>, Vec<_>) =
+            submissions.into_iter().partition(|submission| self.writer.is_current(&submission.prepared));
+        for submission in stale {
+            let _ = submission.answer.send(Err(NotStored::Store(StoreError::Stale.to_string())));
+        }
         let (batches, answers): (Vec<_>, Vec<_>) =
             submissions.into_iter().map(|submission| (submission.prepared, submission.answer)).unzip();
         let outcome = self.check_disk().and_then(|()| {

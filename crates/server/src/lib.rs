@@ -2,16 +2,20 @@
 //!
 //! A request comes through [`connections`], is sent by [`app`] to its handler ([`ingest`], [`read`]), which asks [`tokens`]
 //! and [`rate`] whether it may, and hands what is to be stored to the one writing thread ([`committer`]).
+//! The administrator's own machine has a second way in ([`control`]): backups, and deleting.
 
 pub mod app;
+pub mod backup;
 pub mod committer;
 pub mod connections;
+pub mod control;
 pub mod data;
 pub mod error;
 pub mod ingest;
 pub mod metrics;
 pub mod rate;
 pub mod read;
+pub mod retention;
 pub mod serve;
 pub mod settings;
 pub mod tls;

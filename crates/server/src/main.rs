@@ -1,16 +1,21 @@
 //! The `jobglass-server` command.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use jiff::Timestamp;
+use server::backup;
+use server::control::{self, Line, Request};
 use server::rate::Share;
 use server::serve::{self, Options};
 use server::settings;
 use server::tokens::{self, Grant, Token};
+use store::{Forget, Forgotten};
 
 /// Stores what the agents of a cluster send, and answers questions about it.
 #[derive(Parser)]
@@ -19,6 +24,7 @@ use server::tokens::{self, Grant, Token};
   jobglass-server --data /var/lib/jobglass --listen 127.0.0.1:8765
   jobglass-server --data /var/lib/jobglass --listen 0.0.0.0:8765 --tls-cert cert.pem --tls-key key.pem
   jobglass-server token create --data /var/lib/jobglass --host n0001
+  jobglass-server backup --data /var/lib/jobglass /backup/jobglass-2026-11-16
 
 At its first start it writes admin.token and ingest.token into the data directory.")]
 struct Arguments {
@@ -39,6 +45,48 @@ enum Command {
         switch: Switch,
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
+    },
+    /// Copy everything into a new directory, also while the server runs
+    Backup {
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// The directory to make; on the server's own machine, and writable for it
+        #[arg(value_name = "BACKUP")]
+        target: PathBuf,
+    },
+    /// Make a data directory from a backup
+    #[command(
+        after_help = "What agents sent after the backup was made is not in it; they do not send it again."
+    )]
+    Restore {
+        /// The directory to make
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        #[arg(value_name = "BACKUP")]
+        from: PathBuf,
+    },
+    /// Delete records, also while the server runs
+    #[command(after_help = "Examples:
+  jobglass-server forget --data /var/lib/jobglass --user alice
+  jobglass-server forget --data /var/lib/jobglass --before 2024-01-01T00:00:00Z
+
+What is deleted here is still in older backups, and what an agent has not sent yet will come.")]
+    #[command(group = clap::ArgGroup::new("what").required(true))]
+    Forget {
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// Everything of this user: a name, or a number
+        #[arg(long, value_name = "USER", group = "what")]
+        user: Option<String>,
+        /// Everything that ended before this time
+        #[arg(long, value_name = "TIME", group = "what")]
+        before: Option<Timestamp>,
+    },
+    /// Write man pages and completions
+    #[command(hide = true)]
+    Generate {
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
     },
 }
 
@@ -77,6 +125,9 @@ struct Serve {
     /// Batches a host may send at once
     #[arg(long, value_name = "N", default_value_t = 40.0)]
     host_burst: f64,
+    /// Delete records that are older than this [default: keep them]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
+    keep_days: Option<u32>,
     /// Write logs as JSON
     #[arg(long)]
     log_json: bool,
@@ -114,6 +165,10 @@ fn main() -> ExitCode {
     let outcome = match (arguments.command, arguments.serve) {
         (Some(Command::Token(command)), _) => token(command),
         (Some(Command::Agents { switch, data }), _) => agents(switch, &data),
+        (Some(Command::Backup { data, target }), _) => backup(&data, &target),
+        (Some(Command::Restore { data, from }), _) => restore(&from, &data),
+        (Some(Command::Forget { data, user, before }), _) => forget(&data, user, before),
+        (Some(Command::Generate { dir }), _) => generate(&dir),
         (None, Some(serve)) => run(serve),
         (None, None) => Err(anyhow::anyhow!("--data DIR is missing; see jobglass-server --help")),
     };
@@ -144,8 +199,65 @@ fn run(arguments: Serve) -> anyhow::Result<()> {
         least_free_mb: arguments.least_free,
         connections: arguments.connections,
         share: Share { per_second: arguments.host_rate, burst: arguments.host_burst },
+        keep_days: arguments.keep_days,
     };
     serve::run(&options)
+}
+
+/// Says how far a long task is, on a terminal only.
+fn show_progress(bytes: u64) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r{} MB", bytes / 1_000_000);
+    }
+}
+
+fn backup(data: &Path, target: &Path) -> anyhow::Result<()> {
+    // The server does it, and may stand in another directory.
+    let target = std::path::absolute(target)?;
+    let Line::Backup { bytes } = control::ask(data, Request::Backup(target.clone()), &mut show_progress)?
+    else {
+        bail!("the server gives another answer than was asked for: is it of another version?");
+    };
+    eprintln!("jobglass-server: {} MB in {}", bytes / 1_000_000, target.display());
+    Ok(())
+}
+
+fn restore(from: &Path, data: &Path) -> anyhow::Result<()> {
+    backup::restore(from, data)?;
+    eprintln!("jobglass-server: restored into {}", data.display());
+    Ok(())
+}
+
+fn forget(data: &Path, user: Option<String>, before: Option<Timestamp>) -> anyhow::Result<()> {
+    let what = match (user, before) {
+        (Some(user), _) => Forget::User(user),
+        (None, Some(time)) => {
+            Forget::Before(i64::try_from(time.as_nanosecond()).context("the time is too far away")?)
+        }
+        (None, None) => bail!("--user or --before is missing"),
+    };
+    let Line::Forgotten(forgotten) = control::ask(data, Request::Forget(what), &mut show_progress)? else {
+        bail!("the server gives another answer than was asked for: is it of another version?");
+    };
+    let Forgotten { processes, shared } = forgotten;
+    eprintln!(
+        "jobglass-server: deleted {processes} rows of processes, and {shared} of what only they referred to"
+    );
+    Ok(())
+}
+
+fn generate(dir: &Path) -> anyhow::Result<()> {
+    let (man, completions) = (dir.join("man/man1"), dir.join("completions"));
+    for dir in [&man, &completions] {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    }
+    let command = Arguments::command();
+    clap_mangen::generate_to(command.clone(), &man).context("cannot write man pages")?;
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        clap_complete::generate_to(shell, &mut command.clone(), "jobglass-server", &completions)
+            .context("cannot write completions")?;
+    }
+    Ok(())
 }
 
 fn agents(switch: Switch, data: &Path) -> anyhow::Result<()> {

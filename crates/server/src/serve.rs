@@ -13,11 +13,13 @@ use tokio::sync::watch;
 use crate::app::{App, router};
 use crate::committer::Committer;
 use crate::connections::Front;
+use crate::control::Control;
 use crate::data::DataDir;
 use crate::ingest::IngestLimits;
 use crate::metrics::Metrics;
 use crate::rate::{Rates, Share};
 use crate::read::Readers;
+use crate::retention;
 use crate::settings::Wishes;
 use crate::tls::Tls;
 use crate::tokens::Tokens;
@@ -33,6 +35,8 @@ pub struct Options {
     pub least_free_mb: u64,
     pub connections: usize,
     pub share: Share,
+    /// Records older than this are deleted.
+    pub keep_days: Option<u32>,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -48,6 +52,11 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let catalogue = writer.catalogue();
     let (committer, committing) =
         Committer::start(writer, &data.path, options.least_free_mb, metrics.clone())?;
+    Control::start(&store, &data.path, committer.clone())
+        .with_context(|| format!("cannot listen in {}", data.path.display()))?;
+    if let Some(days) = options.keep_days {
+        retention::start(days, committer.clone())?;
+    }
     let tokens = Tokens::open(&data.path)?;
     let tls =
         options.tls.as_ref().map(|(certificate, key)| Tls::open(certificate, key)).transpose()?.map(Arc::new);
@@ -73,9 +82,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         front.serve(stop_signal()?).await;
         anyhow::Ok(())
     });
-    // Requests that did not end in time are dropped here, and with them the last way to the writing thread.
+    // Requests that did not end in time are dropped here.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    committing.wait();
+    committing.stop();
     drop(store);
     tracing::info!("stopped");
     served

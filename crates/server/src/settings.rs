@@ -11,7 +11,7 @@ use record::batch::Settings;
 use crate::tokens::write_secret;
 
 /// The file's name in the data directory.
-const FILE: &str = "settings.json";
+pub const FILE: &str = "settings.json";
 
 /// The wishes of a data directory.
 pub struct Wishes {

@@ -54,6 +54,8 @@ pub struct Catalogue(RwLock<Stored>);
 /// The content of a [`Catalogue`].
 #[derive(Default)]
 pub struct Stored {
+    /// Counts how often something was deleted: what was prepared before is not complete any more.
+    pub epoch: u64,
     /// Lists, objects and modules.
     pub known: HashSet<u64>,
     /// Files, and whether with their hash.

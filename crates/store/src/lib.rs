@@ -3,7 +3,9 @@
 //! A batch becomes rows in [`prepare`] (no database, so on any thread), and is written by the one [`Writer`],
 //! many batches in one transaction. Readers have connections of their own and never wait for it.
 
+mod backup;
 mod catalogue;
+mod forget;
 mod ids;
 pub mod prepare;
 pub mod query;
@@ -19,6 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use duckdb::{Config, Connection};
 
 pub use catalogue::Catalogue;
+pub use forget::{Forget, Forgotten};
 pub use prepare::{PrepareError, Prepared, prepare};
 pub use query::{Filter, GroupBy, Reader};
 pub use write::{Applied, Writer};
@@ -48,6 +51,10 @@ pub enum StoreError {
         "the database has version {found} of the tables, this program knows {known}: it was written by a newer one"
     )]
     Newer { found: usize, known: usize },
+    #[error("something a batch needs was deleted while it was on its way: send it again")]
+    Stale,
+    #[error("the directory {0:?} cannot be named to the database")]
+    Directory(std::path::PathBuf),
     #[error("the database is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -55,6 +62,22 @@ pub enum StoreError {
 /// An open database; the process that has it is the only one.
 pub struct Store {
     connection: Mutex<Connection>,
+}
+
+/// Nothing outside the directory can be read or written from now on, whatever a query says, and no query can change
+/// that.
+fn lock(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
+    let dir = quoted(dir)?;
+    Ok(connection.execute_batch(&format!(
+        "SET allowed_directories = [{dir}]; SET enable_external_access = false; SET lock_configuration = true"
+    ))?)
+}
+
+/// A path as text of a query.
+fn quoted(path: &Path) -> Result<String, StoreError> {
+    let text = path.to_str().filter(|text| !text.contains('\0'));
+    let text = text.ok_or_else(|| StoreError::Directory(path.to_owned()))?;
+    Ok(format!("'{}'", text.replace('\'', "''")))
 }
 
 impl Store {
@@ -65,6 +88,7 @@ impl Store {
             .threads(limits.threads as i64)?
             .enable_autoload_extension(false)?;
         let connection = Connection::open_with_flags(dir.join(FILE), config)?;
+        lock(&connection, dir)?;
         schema::migrate(&connection)?;
         Ok(Store { connection: Mutex::new(connection) })
     }

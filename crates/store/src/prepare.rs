@@ -27,6 +27,8 @@ pub enum PrepareError {
 /// The rows of one batch.
 #[derive(Debug)]
 pub struct Prepared {
+    /// That of the catalogue, by which some things were left out.
+    pub epoch: u64,
     pub stream: Stream,
     pub host: String,
     pub first: u64,
@@ -65,6 +67,7 @@ pub fn prepare(batch: &Batch, catalogue: &Catalogue) -> Result<Prepared, Prepare
     let among = among.map(|(bytes, number)| Payload { number: Some(number), bytes });
     let numbers = Numbers::of(beside.chain(among), &stored, &mut shared)?;
     let mut prepared = Prepared {
+        epoch: stored.epoch,
         stream: batch.stream,
         host: batch.host.to_owned(),
         first: batch.first,

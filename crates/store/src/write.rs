@@ -24,7 +24,7 @@ pub struct Applied {
 
 /// The one writer of a store.
 pub struct Writer {
-    connection: Connection,
+    pub(crate) connection: Connection,
     streams: HashMap<Stream, Known>,
     next_stream: u32,
     catalogue: Arc<Catalogue>,
@@ -52,7 +52,8 @@ impl Writer {
         let mut writer =
             Writer { connection, streams: HashMap::new(), next_stream: 1, catalogue: Arc::default() };
         writer.load_streams()?;
-        writer.load_shared()?;
+        writer.merge_received()?;
+        writer.load_shared(0)?;
         Ok(writer)
     }
 
@@ -79,8 +80,29 @@ impl Writer {
         Ok(())
     }
 
-    fn load_shared(&self) -> Result<(), StoreError> {
-        let mut stored = Stored::default();
+    /// Each batch adds a row; most of them join without a break.
+    fn merge_received(&mut self) -> Result<(), StoreError> {
+        let count: u64 = self.connection.query_row("SELECT count(*) FROM received", [], |row| row.get(0))?;
+        let ranges: usize = self.streams.values().map(|known| known.received.ranges().count()).sum();
+        if count < 2 * ranges as u64 {
+            return Ok(());
+        }
+        let transaction = self.connection.transaction()?;
+        transaction.execute("DELETE FROM received", [])?;
+        let mut table = transaction.appender("received")?;
+        for known in self.streams.values() {
+            for (first, last) in known.received.ranges() {
+                table.append_row(params![known.id, first, last])?;
+            }
+        }
+        table.flush()?;
+        drop(table);
+        Ok(transaction.commit()?)
+    }
+
+    /// Learns anew what is stored.
+    pub(crate) fn load_shared(&self, epoch: u64) -> Result<(), StoreError> {
+        let mut stored = Stored { epoch, ..Stored::default() };
         let ids = "SELECT id FROM object UNION ALL SELECT DISTINCT list FROM object_list \
                    UNION ALL SELECT DISTINCT list FROM module_list";
         let mut query = self.connection.prepare(ids)?;
@@ -95,6 +117,11 @@ impl Writer {
         }
         self.catalogue.change(|catalogue| *catalogue = stored);
         Ok(())
+    }
+
+    /// Whether a batch brings all it needs: something it left out as stored may have been deleted since.
+    pub fn is_current(&self, batch: &Prepared) -> bool {
+        batch.epoch == self.catalogue.read().epoch
     }
 
     /// Which entries of a stream are stored.
@@ -157,6 +184,9 @@ impl Writer {
         let mut tables = Tables::open(&self.connection)?;
         let mut applied = Vec::with_capacity(batches.len());
         for batch in batches {
+            if !self.is_current(&batch) {
+                return Err(StoreError::Stale);
+            }
             applied.push(self.write_batch(batch, now_ns, change, &mut tables)?);
         }
         tables.flush()?;

@@ -144,6 +144,10 @@ fn a_job_is_a_tree() {
         found["libraries"].as_array().unwrap().iter().map(|row| &row["library"]).collect();
     assert_eq!(names, ["/lib/libc.so.6", "/opt/blas/libblas.so.3", "/opt/libmpi.so.40"]);
     assert_eq!(found["modules"][0]["module"], "gcc/12");
+    // The same as asked for by themselves.
+    let filter = Filter { job: Some("17".into()), ..Filter::default() };
+    assert_eq!(found["libraries"], json!(reader.libraries(&filter).unwrap()));
+    assert_eq!(found["modules"], json!(reader.modules(&filter).unwrap()));
     assert_eq!(job("19"), None);
     assert_eq!(job("session-3@n1").unwrap()["users"], json!(["bob"]));
 }

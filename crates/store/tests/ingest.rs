@@ -6,7 +6,9 @@ use common::{batch, entry, file, image, library, list, raw, stream};
 use duckdb::Connection;
 use record::batch::Batch;
 use record::entry::{Entry, Image, Place};
-use store::{Applied, Catalogue, Limits, PrepareError, Prepared, Store, Writer, prepare};
+use store::{
+    Applied, Catalogue, Filter, Forget, Limits, PrepareError, Prepared, Store, StoreError, Writer, prepare,
+};
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -230,4 +232,86 @@ fn what_is_wrong_is_refused_with_its_number() {
     assert_eq!(refused(&[lost], &[]), PrepareError::NoList { number: 5 });
     let other = encode(Image { host: "n2".into(), ..image(1, "/bin/x") });
     assert!(matches!(refused(&[other], &[]), PrepareError::Host { number: 5, .. }));
+}
+
+fn of_user(pid: u32, user: &str, uid: u32, list: u64) -> Entry {
+    let env = Some(vec![format!("LD_LIBRARY_PATH=/home/{user}").into_bytes().into()]);
+    let (user, uid) = (Some(user.into()), Some(uid));
+    entry(Image { objects: Some(list), user, uid, env, ..image(pid, "/bin/x") })
+}
+
+#[test]
+fn what_is_forgotten_is_gone_with_all_that_hung_on_it() {
+    let library_of = |user: &str| library(&format!("/home/{user}/lib/libown.so"), Some(5));
+    let context = |user: &str| {
+        let own = file(5, &format!("/home/{user}/lib/libown.so"), Some(b"\x01"));
+        [own, list(7, vec![library("/bin/x", None), library_of(user)])]
+    };
+    for (what, left) in [
+        (Forget::User("alice".into()), "bob"),
+        (Forget::User("1001".into()), "bob"),
+        (Forget::Before(1_800_000_005_000_000_000), "bob"),
+        (Forget::User("nobody".into()), "alice bob"),
+    ] {
+        let bench = Bench::new();
+        let mut writer = bench.writer();
+        let alice = prepared(&batch(stream(1), 1, &[of_user(1, "alice", 1001, 7)], &context("alice")));
+        let bob = prepared(&batch(stream(2), 1, &[of_user(9, "bob", 1002, 7)], &context("bob")));
+        writer.apply(vec![alice, bob], 1).unwrap();
+        let late = prepared(&batch(stream(1), 2, &[of_user(2, "alice", 1001, 7)], &context("alice")));
+        let forgotten = writer.forget(&what).unwrap();
+        assert_eq!(forgotten.processes, 2 - left.split(' ').count() as u64, "{what:?}");
+        assert!(!writer.is_current(&late), "something in it may be gone");
+        assert!(matches!(writer.apply(vec![late], 1), Err(StoreError::Stale)));
+        // It does not come back with the batch that brought it.
+        let again = batch(stream(1), 1, &[of_user(1, "alice", 1001, 7)], &context("alice"));
+        let again = prepare(&Batch::from_bytes(&again).unwrap(), &writer.catalogue()).unwrap();
+        assert_eq!(writer.apply(vec![again], 1).unwrap(), [applied(0, 1)]);
+        drop(writer);
+        for sql in [
+            "SELECT string_agg(\"user\", ' ' ORDER BY pid) FROM process",
+            "SELECT string_agg(split_part(variables, '/', 3)[:-3], ' ' ORDER BY variables) FROM environment",
+            "SELECT string_agg(split_part(path, '/', 3), ' ' ORDER BY path) FROM object WHERE path LIKE '/home/%'",
+            "SELECT string_agg(split_part(path, '/', 3), ' ' ORDER BY path) FROM file",
+        ] {
+            assert_eq!(bench.ask(sql), [left], "{what:?}: {sql}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_holds_what_was_stored_when_it_was_made() {
+    let bench = Bench::new();
+    let store = Store::open(bench.dir.path(), &Limits::default()).unwrap();
+    let mut writer = store.writer().unwrap();
+    writer.apply(vec![prepared(&batch(stream(1), 1, &images(1..4), &[]))], 1).unwrap();
+    let dir = bench.dir.path().join("copy");
+    std::fs::create_dir(&dir).unwrap();
+    store.copy_into(&dir).unwrap();
+    writer.apply(vec![prepared(&batch(stream(1), 4, &images(4..6), &[]))], 1).unwrap();
+    assert!(store.copy_into(bench.dir.path().parent().unwrap()).is_err(), "nothing is written elsewhere");
+    drop((writer, store));
+    let copy = Store::open(&dir, &Limits::default()).unwrap();
+    let mut writer = copy.writer().unwrap();
+    assert_eq!(writer.received(&stream(1)), [(1, 3)]);
+    assert_eq!(copy.reader().unwrap().processes(&Filter::default()).unwrap().len(), 3);
+    assert_eq!(
+        writer.apply(vec![prepared(&batch(stream(1), 3, &images(3..5), &[]))], 1).unwrap(),
+        [applied(1, 1)]
+    );
+}
+
+/// Each batch adds a row to what is received; at the next start they are one again.
+#[test]
+fn what_was_received_is_written_briefly() {
+    let bench = Bench::new();
+    let mut writer = bench.writer();
+    for n in 1..6 {
+        writer.apply(vec![prepared(&batch(stream(1), 2 * n, &images(1..3), &[]))], 1).unwrap();
+    }
+    drop(writer);
+    assert_eq!(bench.ask("SELECT count(*)::VARCHAR FROM received"), ["5"]);
+    assert_eq!(bench.writer().received(&stream(1)), [(2, 11)]);
+    assert_eq!(bench.ask("SELECT first || '-' || last FROM received"), ["2-11"]);
+    assert_eq!(bench.writer().received(&stream(1)), [(2, 11)]);
 }

@@ -1,10 +1,10 @@
 //! What ran in one job.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
-use super::{Filter, Reader};
+use super::{Filter, Snapshot, object};
 use crate::StoreError;
 
 /// A job with more rows than this shows only the first ones, and says so.
@@ -13,10 +13,10 @@ const ROWS_MAX: u64 = 100_000;
 /// Names a process image within a job: host, pid, start of the process, number of the exec.
 type Key = (String, i64, String, i64);
 
-impl Reader {
+impl Snapshot<'_> {
     /// Everything that ran in a job, each process with the place of its parent in the list; `None` if there is no
     /// such job.
-    pub fn job(&self, filter: &Filter) -> Result<Option<Value>, StoreError> {
+    pub(super) fn job(&self, filter: &Filter) -> Result<Option<Value>, StoreError> {
         let limited = Filter { limit: Some(ROWS_MAX), ..filter.clone() };
         let mut processes = self.processes(&limited)?;
         if processes.is_empty() {
@@ -26,8 +26,11 @@ impl Reader {
         for (process, parent) in processes.iter_mut().zip(parents) {
             process.insert("parent".into(), json!(parent));
         }
-        let total =
-            if processes.len() as u64 == ROWS_MAX { self.count(filter)? } else { processes.len() as u64 };
+        // Of rows that are all here, everything else can be told without another question.
+        let is_cut = processes.len() as u64 == ROWS_MAX;
+        let total = if is_cut { self.count(filter)? } else { processes.len() as u64 };
+        let libraries = if is_cut { self.libraries(filter)? } else { libraries(&processes) };
+        let modules = if is_cut { self.modules(filter)? } else { modules(&processes) };
         Ok(Some(json!({
             "job": filter.job,
             "clusters": distinct(&processes, "cluster"),
@@ -37,8 +40,8 @@ impl Reader {
             "first_seen": extreme(&processes, "start", |a, b| a < b),
             "last_seen": extreme(&processes, "end", |a, b| a > b),
             "rows": total,
-            "libraries": self.libraries(filter)?,
-            "modules": self.modules(filter)?,
+            "libraries": libraries,
+            "modules": modules,
             "containers": containers(&processes),
             "processes": processes,
         })))
@@ -89,6 +92,84 @@ fn parents(processes: &[Map<String, Value>]) -> Vec<Option<usize>> {
         before.or(copied).or_else(mother).filter(|parent| *parent != at)
     };
     processes.iter().enumerate().map(|(at, process)| parent(at, process)).collect()
+}
+
+/// What [`super::programs`] asks for, of the rows of one job.
+#[derive(Default)]
+struct Use<'a> {
+    users: BTreeSet<&'a str>,
+    runs: u64,
+    cpu_s: Option<f64>,
+    without_cpu: u64,
+    first_seen: Option<&'a str>,
+    last_seen: Option<&'a str>,
+}
+
+impl<'a> Use<'a> {
+    fn add(&mut self, process: &'a Map<String, Value>) {
+        let seconds = |name: &str| process.get(name).and_then(Value::as_f64);
+        let time = |name: &str| process.get(name).and_then(Value::as_str);
+        let count = process.get("count").and_then(Value::as_u64).unwrap_or(0);
+        self.users.extend(process.get("user").and_then(Value::as_str));
+        // A forked copy of a program is not another run of it.
+        self.runs += if number(process, "exec") > 0 { count } else { 0 };
+        match seconds("user_cpu_s") {
+            Some(user) => {
+                let used = user + seconds("system_cpu_s").unwrap_or(0.0);
+                self.cpu_s = Some(self.cpu_s.unwrap_or(0.0) + used);
+            }
+            None => self.without_cpu += count,
+        }
+        let (start, end) = (time("start"), time("end").or(time("start")));
+        self.first_seen = [self.first_seen, start].into_iter().flatten().min();
+        self.last_seen = [self.last_seen, end].into_iter().flatten().max();
+    }
+
+    /// Those that ran most first.
+    fn rows(name: &str, uses: HashMap<&str, Use>) -> Vec<Map<String, Value>> {
+        let mut uses: Vec<(&str, Use)> = uses.into_iter().collect();
+        uses.sort_by(|(a, one), (b, other)| other.runs.cmp(&one.runs).then(a.cmp(b)));
+        uses.into_iter()
+            .map(|(what, used)| {
+                object([
+                    (name, json!(what)),
+                    ("users", json!(used.users.len())),
+                    ("jobs", json!(1)),
+                    ("runs", json!(used.runs)),
+                    ("cpu_hours", json!(used.cpu_s.map(|seconds| seconds / 3600.0))),
+                    ("without_cpu", json!(used.without_cpu)),
+                    ("first_seen", json!(used.first_seen)),
+                    ("last_seen", json!(used.last_seen)),
+                ])
+            })
+            .collect()
+    }
+}
+
+fn list<'a>(process: &'a Map<String, Value>, name: &str) -> &'a [Value] {
+    process.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn libraries(processes: &[Map<String, Value>]) -> Vec<Map<String, Value>> {
+    let mut uses: HashMap<&str, Use> = HashMap::new();
+    for process in processes {
+        // The first of the objects at the start is the program.
+        for object in list(process, "objects").iter().skip(1).chain(list(process, "late_objects")) {
+            uses.entry(object["path"].as_str().unwrap_or_default()).or_default().add(process);
+        }
+    }
+    Use::rows("library", uses)
+}
+
+fn modules(processes: &[Map<String, Value>]) -> Vec<Map<String, Value>> {
+    let mut uses: HashMap<&str, Use> = HashMap::new();
+    for process in processes {
+        let modules: BTreeSet<&str> = list(process, "modules").iter().filter_map(Value::as_str).collect();
+        for module in modules {
+            uses.entry(module).or_default().add(process);
+        }
+    }
+    Use::rows("module", uses)
 }
 
 fn distinct(processes: &[Map<String, Value>], name: &str) -> Vec<String> {

@@ -6,7 +6,7 @@ mod programs;
 mod uses;
 
 use duckdb::types::Value as Sql;
-use duckdb::{Connection, Row, ToSql};
+use duckdb::{Connection, Row, ToSql, Transaction};
 use serde_json::{Map, Value, json};
 
 use crate::StoreError;
@@ -37,32 +37,102 @@ pub struct Reader {
     connection: Connection,
 }
 
+/// The store at one moment: all queries of one question see the same.
+struct Snapshot<'c>(Transaction<'c>);
+
+type Rows = Vec<Map<String, Value>>;
+
 impl Reader {
     pub(crate) fn new(connection: Connection) -> Reader {
         Reader { connection }
     }
 
+    fn ask<T>(&self, question: impl FnOnce(&Snapshot) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let snapshot = Snapshot(self.connection.unchecked_transaction()?);
+        let answer = question(&snapshot)?;
+        snapshot.0.commit()?;
+        Ok(answer)
+    }
+
+    /// Processes in the order in which they began.
+    pub fn processes(&self, filter: &Filter) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.processes(filter))
+    }
+
+    /// Everything that ran in a job, each process with the place of its parent in the list; `None` if there is no
+    /// such job.
+    pub fn job(&self, filter: &Filter) -> Result<Option<Value>, StoreError> {
+        self.ask(|snapshot| snapshot.job(filter))
+    }
+
+    /// Programs, those that ran most first.
+    pub fn programs(&self, filter: &Filter) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.programs(filter))
+    }
+
+    /// Libraries, by path, those of most jobs first.
+    pub fn libraries(&self, filter: &Filter) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.libraries(filter))
+    }
+
+    /// Modules, those of most jobs first.
+    pub fn modules(&self, filter: &Filter) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.modules(filter))
+    }
+
+    /// Programs that loaded an object that fits `pattern`: a pattern for the path (with a `/` in it) or for the
+    /// name, a build-id or a content hash.
+    pub fn uses(&self, pattern: &str, group_by: GroupBy, filter: &Filter) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.uses(pattern, group_by, filter))
+    }
+}
+
+impl Snapshot<'_> {
     /// Runs a query and makes something of each row.
+    ///
+    /// A plan rests on what the table holds when it is made (the longest name, the highest number), so it is made
+    /// for this question only: run over more than that, it gives wrong answers.
     fn rows<T>(
         &self,
         sql: &str,
         values: &[Sql],
         mut make: impl FnMut(&Row) -> duckdb::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
-        // A plan rests on what the table holds when it is made (the longest name, the highest number), so it is made
-        // for this question only, and in the same transaction: run over more than that, it gives wrong answers.
-        let transaction = self.connection.unchecked_transaction()?;
         let values: Vec<&dyn ToSql> = values.iter().map(|value| value as &dyn ToSql).collect();
+        let mut query = self.0.prepare(sql)?;
+        let mut rows = query.query(&values[..])?;
         let mut made = Vec::new();
-        {
-            let mut query = transaction.prepare(sql)?;
-            let mut rows = query.query(&values[..])?;
-            while let Some(row) = rows.next()? {
-                made.push(make(row)?);
+        while let Some(row) = rows.next()? {
+            made.push(make(row)?);
+        }
+        Ok(made)
+    }
+
+    /// The filter as conditions of a query.
+    fn conditions(&self, filter: &Filter) -> Result<Conditions, StoreError> {
+        let mut conditions = Conditions::from(filter);
+        if let Some(job) = &filter.job {
+            let (column, first, last) = self.find_job(job)?;
+            let values = [Sql::BigInt(first), Sql::BigInt(last), Sql::Text(job.clone())];
+            conditions.add(&format!("rowid BETWEEN ? AND ? AND {column} = ?"), values);
+        }
+        Ok(conditions)
+    }
+
+    /// Where a job's rows lie: it has stretches of the table that follow each other in time, and looking for one name in
+    /// one column shows most others to be without it. A session is looked for only where no batch job has the name: either
+    /// or both in one condition would have to be looked for everywhere.
+    fn find_job(&self, job: &str) -> Result<(&'static str, i64, i64), StoreError> {
+        for column in ["job", "session"] {
+            let sql = format!("SELECT min(rowid), max(rowid) FROM process WHERE {column} = ?");
+            let found =
+                self.rows(&sql, &[Sql::Text(job.to_owned())], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            if let Some((Some(first), Some(last))) = found.first() {
+                return Ok((column, *first, *last));
             }
         }
-        transaction.commit()?;
-        Ok(made)
+        // Nothing lies there.
+        Ok(("job", 1, 0))
     }
 }
 
@@ -93,9 +163,6 @@ impl From<&Filter> for Conditions {
         if let Some(cluster) = &filter.cluster {
             conditions.add("cluster = ?", [text(cluster)]);
         }
-        if let Some(job) = &filter.job {
-            conditions.add("(job = ? OR session = ?)", [text(job), text(job)]);
-        }
         if let Some(user) = &filter.user {
             conditions.add("\"user\" = ?", [text(user)]);
         }
@@ -110,7 +177,9 @@ impl From<&Filter> for Conditions {
             conditions.add("pid = ?", [Sql::UInt(pid)]);
         }
         if let Some(since) = filter.since_ns {
-            conditions.add("coalesce(end_ns, start_ns) >= ?", [Sql::BigInt(since)]);
+            // The first says the same less exactly, but of one column only, so that old parts of the table are left out.
+            let text = "(end_ns >= ? OR end_ns IS NULL) AND coalesce(end_ns, start_ns) >= ?";
+            conditions.add(text, [Sql::BigInt(since), Sql::BigInt(since)]);
         }
         if let Some(until) = filter.until_ns {
             conditions.add("start_ns < ?", [Sql::BigInt(until)]);

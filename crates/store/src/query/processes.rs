@@ -7,7 +7,7 @@ use duckdb::types::Value as Sql;
 use record::entry::source;
 use serde_json::{Map, Value, json};
 
-use super::{Conditions, Filter, Reader, in_list, object, parsed, seconds, time};
+use super::{Filter, Snapshot, in_list, object, parsed, seconds, time};
 use crate::StoreError;
 
 /// The columns that [`Draft::read`] reads, in its order.
@@ -114,15 +114,15 @@ fn ranks(text: Option<String>) -> Value {
     ranks.iter().map(rank).collect()
 }
 
-impl Reader {
+impl Snapshot<'_> {
     /// Processes in the order in which they began.
-    pub fn processes(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let Conditions { values, .. } = &Conditions::from(filter);
-        let condition = Conditions::from(filter).sql();
+    pub(super) fn processes(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
+        let conditions = self.conditions(filter)?;
+        let condition = conditions.sql();
         let limit = filter.limit.map_or(String::new(), |limit| format!("LIMIT {limit}"));
         let order = "ORDER BY start_ns, stream, number";
         let sql = format!("SELECT {COLUMNS} FROM process {condition} {order} {limit}");
-        let drafts = self.rows(&sql, values, Draft::read)?;
+        let drafts = self.rows(&sql, &conditions.values, Draft::read)?;
         self.complete(drafts)
     }
 
@@ -227,8 +227,8 @@ impl Reader {
     }
 
     /// How many rows a filter finds.
-    pub fn count(&self, filter: &Filter) -> Result<u64, StoreError> {
-        let conditions = Conditions::from(filter);
+    pub(super) fn count(&self, filter: &Filter) -> Result<u64, StoreError> {
+        let conditions = self.conditions(filter)?;
         let sql = format!("SELECT count(*) FROM process {}", conditions.sql());
         let values: &[Sql] = &conditions.values;
         Ok(self.rows(&sql, values, |row| row.get(0))?.pop().unwrap_or(0))

@@ -3,7 +3,7 @@
 use duckdb::Row;
 use serde_json::{Map, Value, json};
 
-use super::{Conditions, Filter, Reader, object, time};
+use super::{Filter, Snapshot, object, time};
 use crate::StoreError;
 
 /// What all three have; a forked copy of a program is not another run of it.
@@ -33,10 +33,10 @@ fn limit(filter: &Filter) -> String {
     filter.limit.map_or(String::new(), |limit| format!("LIMIT {limit}"))
 }
 
-impl Reader {
+impl Snapshot<'_> {
     /// Programs, those that ran most first.
-    pub fn programs(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let conditions = Conditions::from(filter);
+    pub(super) fn programs(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
+        let conditions = self.conditions(filter)?;
         let (condition, limit) = (conditions.sql(), limit(filter));
         let sql = format!(
             "SELECT exe, {USE} FROM process {condition} AND exe IS NOT NULL GROUP BY exe \
@@ -46,8 +46,8 @@ impl Reader {
     }
 
     /// Libraries, by path, those of most jobs first.
-    pub fn libraries(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let conditions = Conditions::from(filter);
+    pub(super) fn libraries(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
+        let conditions = self.conditions(filter)?;
         let (condition, limit) = (conditions.sql(), limit(filter));
         // Processes that are alike are put together before each is multiplied by its libraries. The first of the
         // objects at the start is the program.
@@ -67,8 +67,8 @@ impl Reader {
     }
 
     /// Modules, those of most jobs first.
-    pub fn modules(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let conditions = Conditions::from(filter);
+    pub(super) fn modules(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
+        let conditions = self.conditions(filter)?;
         let (condition, limit) = (conditions.sql(), limit(filter));
         let sql = format!(
             "SELECT module, {USE} FROM process JOIN (SELECT DISTINCT list, module FROM module_list) m \

@@ -3,7 +3,7 @@
 use duckdb::types::Value as Sql;
 use serde_json::{Map, Value, json};
 
-use super::{Conditions, Filter, Reader, object, time};
+use super::{Filter, Snapshot, object, time};
 use crate::StoreError;
 
 /// What the answer has one row for.
@@ -17,52 +17,60 @@ pub enum GroupBy {
     Library,
 }
 
-impl Reader {
+impl Snapshot<'_> {
     /// Programs that loaded an object that fits `pattern`: a pattern for the path (with a `/` in it) or for the
     /// name, a build-id or a content hash.
-    pub fn uses(
+    pub(super) fn uses(
         &self,
         pattern: &str,
         group_by: GroupBy,
         filter: &Filter,
     ) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let conditions = Conditions::from(filter);
+        let conditions = self.conditions(filter)?;
         let condition = conditions.sql();
         let limit = filter.limit.map_or(String::new(), |limit| format!("LIMIT {limit}"));
         let fits = if pattern.contains('/') { "o.path GLOB ?" } else { "o.name GLOB ?" };
         let (columns, names): (&str, &[&str]) = match group_by {
             GroupBy::Job => {
-                ("cluster, coalesce(job, session), \"user\", exe", &["cluster", "job", "user", "exe"])
+                ("cluster, coalesce(job, session) AS job, \"user\", exe", &["cluster", "job", "user", "exe"])
             }
             GroupBy::User => ("\"user\"", &["user"]),
             GroupBy::Program => ("exe", &["exe"]),
             GroupBy::Library => ("path", &["library"]),
         };
-        // The program itself is the first of the objects at the start.
-        let found = format!(
-            "WITH found AS MATERIALIZED (SELECT o.id, o.path FROM object o LEFT JOIN file f ON f.id = o.file \
-               WHERE {fits} OR o.build_id = ? OR f.build_id = ? OR f.hash = ?), \
-             lists AS MATERIALIZED (SELECT DISTINCT list, position = 0 AS is_program, path \
-               FROM object_list JOIN found ON object = found.id)"
-        );
-        let source = if group_by == GroupBy::Library {
-            "(SELECT process.*, path FROM process JOIN lists ON objects = list AND NOT is_program \
-              UNION ALL SELECT process.*, path FROM process JOIN lists ON late_objects = list)"
+        // Where rows are of one user and one job each, there is nothing to count.
+        let counts = if group_by == GroupBy::Job {
+            "(\"user\" IS NOT NULL)::UBIGINT, (coalesce(job, session) IS NOT NULL)::UBIGINT"
         } else {
-            "process"
+            "count(DISTINCT \"user\"), count(DISTINCT coalesce(job, session))"
         };
-        let loaded = if group_by == GroupBy::Library {
-            "true"
+        // The program itself is the first of the objects at the start. A process is looked for by its libraries at the start
+        // and by those loaded later, one after the other: in one condition, each row would be looked at twice.
+        let first = "(SELECT list FROM lists WHERE NOT is_program)";
+        let source = if group_by == GroupBy::Library {
+            format!(
+                "SELECT process.*, path FROM process JOIN lists ON objects = list AND NOT is_program {condition} \
+                 UNION ALL SELECT process.*, path FROM process JOIN lists ON late_objects = list {condition}"
+            )
         } else {
-            "(objects IN (SELECT list FROM lists WHERE NOT is_program) OR late_objects IN (SELECT list FROM lists))"
+            format!(
+                "SELECT * FROM process {condition} AND objects IN {first} \
+                 UNION ALL SELECT * FROM process {condition} AND late_objects IN (SELECT list FROM lists) \
+                 AND coalesce(objects NOT IN {first}, true)"
+            )
         };
         let sql = format!(
-            "{found} SELECT {columns}, count(DISTINCT \"user\"), count(DISTINCT coalesce(job, session)) AS jobs, \
-             sum(count)::UBIGINT AS runs, min(start_ns), max(coalesce(end_ns, start_ns)) AS last \
-             FROM {source} {condition} AND {loaded} GROUP BY ALL ORDER BY last DESC, runs DESC {limit}"
+            "WITH found AS MATERIALIZED (SELECT o.id, o.path FROM object o LEFT JOIN file f ON f.id = o.file \
+               WHERE {fits} OR o.build_id = ? OR f.build_id = ? OR f.hash = ?), \
+             lists AS MATERIALIZED (SELECT DISTINCT list, position = 0 AS is_program{path} \
+               FROM object_list JOIN found ON object = found.id) \
+             SELECT {columns}, {counts}, sum(count)::UBIGINT AS runs, min(start_ns), \
+             max(coalesce(end_ns, start_ns)) AS last FROM ({source}) GROUP BY ALL ORDER BY last DESC, runs DESC {limit}",
+            path = if group_by == GroupBy::Library { ", path" } else { "" },
         );
         let text = || Sql::Text(pattern.to_owned());
         let mut values = vec![text(), text(), text(), text()];
+        values.extend(conditions.values.clone());
         values.extend(conditions.values);
         let width = names.len();
         self.rows(&sql, &values, |row| {

@@ -1,0 +1,71 @@
+//! Deletes what may no longer be kept: everything of a user, or everything that is too old; and with it whatever no
+//! process refers to any more.
+
+use duckdb::params;
+use duckdb::types::Value as Sql;
+use serde::{Deserialize, Serialize};
+
+use crate::StoreError;
+use crate::write::Writer;
+
+/// What is to be deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Forget {
+    /// A user's name, or number.
+    User(String),
+    /// Processes that ended, and gaps and reports of agents that were, before this time (nanoseconds since 1970).
+    Before(i64),
+}
+
+/// How much was deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forgotten {
+    /// Rows of processes.
+    pub processes: u64,
+    /// Lists, files and environments that no process had any more.
+    pub shared: u64,
+}
+
+/// What only processes hold in place, in the order in which it comes loose.
+const SWEEP: &[&str] = &[
+    "DELETE FROM environment WHERE id NOT IN (SELECT environment FROM process WHERE environment IS NOT NULL)",
+    "DELETE FROM module_list WHERE list NOT IN (SELECT modules FROM process WHERE modules IS NOT NULL)",
+    "DELETE FROM object_list WHERE list NOT IN (SELECT objects FROM process WHERE objects IS NOT NULL \
+       UNION SELECT late_objects FROM process WHERE late_objects IS NOT NULL)",
+    "DELETE FROM object WHERE id NOT IN (SELECT object FROM object_list)",
+    "DELETE FROM file WHERE id NOT IN (SELECT file FROM object WHERE file IS NOT NULL \
+       UNION SELECT exe_file FROM process WHERE exe_file IS NOT NULL)",
+];
+
+impl Writer {
+    /// Deletes all of it or nothing. What is received already stays known as received: a batch that an agent sends
+    /// again does not bring it back.
+    pub fn forget(&mut self, what: &Forget) -> Result<Forgotten, StoreError> {
+        let transaction = self.connection.transaction()?;
+        let processes = match what {
+            Forget::User(user) => {
+                let uid = user.parse::<u32>().map_or(Sql::Null, Sql::UInt);
+                let of_user = "DELETE FROM process WHERE \"user\" = ? OR uid = ?";
+                transaction.execute(of_user, params![user, uid])?
+            }
+            Forget::Before(time) => {
+                transaction.execute("DELETE FROM gap WHERE to_ns < ?", params![time])?;
+                transaction.execute("DELETE FROM health WHERE time_ns < ?", params![time])?;
+                let old = "DELETE FROM process WHERE coalesce(end_ns, start_ns) < ?";
+                transaction.execute(old, params![time])?
+            }
+        };
+        let mut shared = 0;
+        if processes > 0 {
+            for sweep in SWEEP {
+                shared += transaction.execute(sweep, [])?;
+            }
+        }
+        transaction.commit()?;
+        // Batches that were prepared before may leave out what has just been deleted.
+        let epoch = self.catalogue().read().epoch + 1;
+        self.load_shared(epoch)?;
+        Ok(Forgotten { processes: processes as u64, shared: shared as u64 })
+    }
+}
