@@ -17,7 +17,7 @@ pub fn show(job: &Value, shape: &Shape, all: bool) -> Result<()> {
     let none = Vec::new();
     let processes = job["processes"].as_array().unwrap_or(&none);
     if !matches!(shape, Shape::Table) {
-        return show::rows(processes, show::PROCESS, shape);
+        return show::rows(&with_lists(processes, &job["object_lists"]), show::PROCESS, shape);
     }
     let mut out = String::new();
     head(job, &mut out);
@@ -30,6 +30,19 @@ pub fn show(job: &Value, shape: &Shape, all: bool) -> Result<()> {
     }
     section(&mut out, "Modules", job["modules"].as_array().unwrap_or(&none), show::OWN_MODULE);
     Ok(pager::print(&out)?)
+}
+
+/// Rows as `jobglass processes` shows them: each with its libraries instead of the name of their list.
+fn with_lists(processes: &[Value], lists: &Value) -> Vec<Value> {
+    let mut rows = processes.to_vec();
+    for row in &mut rows {
+        for name in ["objects", "late_objects"] {
+            if let Some(list) = row[name].as_str().and_then(|id| lists.get(id)) {
+                row[name] = list.clone();
+            }
+        }
+    }
+    rows
 }
 
 fn head(job: &Value, out: &mut String) {

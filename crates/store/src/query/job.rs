@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
+use super::processes::{Draft, Lists};
 use super::{Filter, Snapshot, object};
 use crate::StoreError;
 
@@ -18,10 +19,15 @@ impl Snapshot<'_> {
     /// such job.
     pub(super) fn job(&self, filter: &Filter) -> Result<Option<Value>, StoreError> {
         let limited = Filter { limit: Some(ROWS_MAX), ..filter.clone() };
-        let mut processes = self.processes(&limited)?;
-        if processes.is_empty() {
+        let drafts = self.drafts(&limited)?;
+        if drafts.is_empty() {
             return Ok(None);
         }
+        let lists = self.lists(&drafts)?;
+        let mut libraries = libraries(&drafts, &lists);
+        // Many processes of a job load the same: each list stands once in the answer, and processes name it.
+        let name = |id: u64| Some(json!(id.to_string()));
+        let mut processes: Vec<_> = drafts.into_iter().map(|draft| lists.complete(draft, name)).collect();
         let parents = parents(&processes);
         for (process, parent) in processes.iter_mut().zip(parents) {
             process.insert("parent".into(), json!(parent));
@@ -29,7 +35,9 @@ impl Snapshot<'_> {
         // Of rows that are all here, everything else can be told without another question.
         let is_cut = processes.len() as u64 == ROWS_MAX;
         let total = if is_cut { self.count(filter)? } else { processes.len() as u64 };
-        let libraries = if is_cut { self.libraries(filter)? } else { libraries(&processes) };
+        if is_cut {
+            libraries = self.libraries(filter)?;
+        }
         let modules = if is_cut { self.modules(filter)? } else { modules(&processes) };
         Ok(Some(json!({
             "job": filter.job,
@@ -44,6 +52,7 @@ impl Snapshot<'_> {
             "modules": modules,
             "containers": containers(&processes),
             "processes": processes,
+            "object_lists": lists.objects.into_iter().map(|(id, list)| (id.to_string(), list)).collect::<Map<_, _>>(),
         })))
     }
 }
@@ -150,12 +159,16 @@ fn list<'a>(process: &'a Map<String, Value>, name: &str) -> &'a [Value] {
     process.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn libraries(processes: &[Map<String, Value>]) -> Vec<Map<String, Value>> {
+fn libraries(drafts: &[Draft], lists: &Lists) -> Vec<Map<String, Value>> {
     let mut uses: HashMap<&str, Use> = HashMap::new();
-    for process in processes {
+    let objects = |id: Option<u64>| {
+        let list = id.and_then(|id| lists.objects.get(&id)).and_then(Value::as_array);
+        list.map_or(&[][..], Vec::as_slice)
+    };
+    for draft in drafts {
         // The first of the objects at the start is the program.
-        for object in list(process, "objects").iter().skip(1).chain(list(process, "late_objects")) {
-            uses.entry(object["path"].as_str().unwrap_or_default()).or_default().add(process);
+        for object in objects(draft.objects).iter().skip(1).chain(objects(draft.late_objects)) {
+            uses.entry(object["path"].as_str().unwrap_or_default()).or_default().add(&draft.fields);
         }
     }
     Use::rows("library", uses)

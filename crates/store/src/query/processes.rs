@@ -17,10 +17,10 @@ const COLUMNS: &str = "cluster, job, step, rank, host, node, pid, ppid, start_ns
      job_from, claimed_job, exe_file, exe_deleted, argv_cut, late_objects, objects_cut, without_guest, ranks, session";
 
 /// A row before its lists are known.
-struct Draft {
-    fields: Map<String, Value>,
-    objects: Option<u64>,
-    late_objects: Option<u64>,
+pub(super) struct Draft {
+    pub fields: Map<String, Value>,
+    pub objects: Option<u64>,
+    pub late_objects: Option<u64>,
     modules: Option<u64>,
     environment: Option<u64>,
     exe_file: Option<u64>,
@@ -87,6 +87,39 @@ impl Draft {
     }
 }
 
+/// Names of modules, and the files they came from.
+type Modules = (Vec<String>, Vec<Option<String>>);
+
+/// What rows refer to, by the store's ids.
+pub(super) struct Lists {
+    pub objects: HashMap<u64, Value>,
+    modules: HashMap<u64, Modules>,
+    environments: HashMap<u64, Value>,
+    hashes: HashMap<u64, Value>,
+}
+
+impl Lists {
+    /// Puts into a row what it refers to; `list` says how a list of objects is shown.
+    pub fn complete(&self, draft: Draft, list: impl Fn(u64) -> Option<Value>) -> Map<String, Value> {
+        let mut fields = draft.fields;
+        let mut set = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                fields.insert(name.to_owned(), value);
+            }
+        };
+        let found = |map: &HashMap<u64, Value>, id: Option<u64>| id.and_then(|id| map.get(&id)).cloned();
+        set("objects", draft.objects.and_then(&list));
+        set("late_objects", draft.late_objects.and_then(&list));
+        set("env", found(&self.environments, draft.environment));
+        set("exe_hash", found(&self.hashes, draft.exe_file));
+        if let Some((names, files)) = draft.modules.and_then(|id| self.modules.get(&id)) {
+            set("modules", Some(json!(names)));
+            set("module_files", files.iter().any(Option::is_some).then(|| json!(files)));
+        }
+        fields
+    }
+}
+
 fn forked_from(text: Option<String>) -> Value {
     let key = text.as_deref().and_then(|text| {
         let mut parts = text.split('.');
@@ -117,43 +150,33 @@ fn ranks(text: Option<String>) -> Value {
 impl Snapshot<'_> {
     /// Processes in the order in which they began.
     pub(super) fn processes(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
+        let drafts = self.drafts(filter)?;
+        let lists = self.lists(&drafts)?;
+        let list = |id: u64| lists.objects.get(&id).cloned();
+        Ok(drafts.into_iter().map(|draft| lists.complete(draft, list)).collect())
+    }
+
+    /// Processes in the order in which they began, still without the lists to which they refer.
+    pub(super) fn drafts(&self, filter: &Filter) -> Result<Vec<Draft>, StoreError> {
         let conditions = self.conditions(filter)?;
         let condition = conditions.sql();
         let limit = filter.limit.map_or(String::new(), |limit| format!("LIMIT {limit}"));
         let order = "ORDER BY start_ns, stream, number";
         let sql = format!("SELECT {COLUMNS} FROM process {condition} {order} {limit}");
-        let drafts = self.rows(&sql, &conditions.values, Draft::read)?;
-        self.complete(drafts)
+        self.rows(&sql, &conditions.values, Draft::read)
     }
 
-    /// Puts the lists in to which rows refer.
-    fn complete(&self, drafts: Vec<Draft>) -> Result<Vec<Map<String, Value>>, StoreError> {
+    /// The lists to which rows refer.
+    pub(super) fn lists(&self, drafts: &[Draft]) -> Result<Lists, StoreError> {
         let ids = |id: fn(&Draft) -> Option<u64>| drafts.iter().filter_map(id).collect::<BTreeSet<u64>>();
         let mut lists = ids(|draft| draft.objects);
         lists.extend(ids(|draft| draft.late_objects));
-        let objects = self.objects(&lists)?;
-        let modules = self.modules_of(&ids(|draft| draft.modules))?;
-        let environments = self.environments(&ids(|draft| draft.environment))?;
-        let hashes = self.hashes(&ids(|draft| draft.exe_file))?;
-        let found = |map: &HashMap<u64, Value>, id: Option<u64>| id.and_then(|id| map.get(&id)).cloned();
-        let complete = |mut draft: Draft| {
-            let fields = &mut draft.fields;
-            let mut set = |name: &str, value: Option<Value>| {
-                if let Some(value) = value {
-                    fields.insert(name.to_owned(), value);
-                }
-            };
-            set("objects", found(&objects, draft.objects));
-            set("late_objects", found(&objects, draft.late_objects));
-            set("env", found(&environments, draft.environment));
-            set("exe_hash", found(&hashes, draft.exe_file));
-            if let Some((names, files)) = draft.modules.and_then(|id| modules.get(&id)) {
-                set("modules", Some(json!(names)));
-                set("module_files", files.iter().any(Option::is_some).then(|| json!(files)));
-            }
-            draft.fields
-        };
-        Ok(drafts.into_iter().map(complete).collect())
+        Ok(Lists {
+            objects: self.objects(&lists)?,
+            modules: self.modules_of(&ids(|draft| draft.modules))?,
+            environments: self.environments(&ids(|draft| draft.environment))?,
+            hashes: self.hashes(&ids(|draft| draft.exe_file))?,
+        })
     }
 
     fn objects(&self, lists: &BTreeSet<u64>) -> Result<HashMap<u64, Value>, StoreError> {
@@ -185,17 +208,12 @@ impl Snapshot<'_> {
         Ok(found)
     }
 
-    #[expect(clippy::type_complexity, reason = "names and files side by side")]
-    fn modules_of(
-        &self,
-        lists: &BTreeSet<u64>,
-    ) -> Result<HashMap<u64, (Vec<String>, Vec<Option<String>>)>, StoreError> {
+    fn modules_of(&self, lists: &BTreeSet<u64>) -> Result<HashMap<u64, Modules>, StoreError> {
         let ids = in_list(lists.iter().copied());
         let sql = format!(
             "SELECT list, module, file FROM module_list WHERE list IN ({ids}) ORDER BY list, position"
         );
-        let mut found: HashMap<u64, (Vec<String>, Vec<Option<String>>)> =
-            lists.iter().map(|list| (*list, Default::default())).collect();
+        let mut found: HashMap<u64, Modules> = lists.iter().map(|list| (*list, Default::default())).collect();
         if lists.is_empty() {
             return Ok(found);
         }
