@@ -1,17 +1,13 @@
 //! The store: every table and every query; the only crate that knows SQL.
 //!
-//! A batch becomes rows in [`prepare`] (no database, so on any thread), and is written by the one [`Writer`],
+//! A batch becomes rows in [`intake`] (no database, so on any thread), and is written by the one [`Writer`],
 //! many batches in one transaction. Readers have connections of their own and never wait for it.
 
 mod backup;
-mod catalogue;
 mod forget;
-mod ids;
-pub mod prepare;
 pub mod query;
 mod received;
 mod schema;
-mod shared;
 pub mod time;
 mod write;
 
@@ -20,9 +16,8 @@ use std::sync::{Mutex, PoisonError};
 
 use duckdb::{Config, Connection};
 
-pub use catalogue::Catalogue;
 pub use forget::{Forget, Forgotten};
-pub use prepare::{PrepareError, Prepared, prepare};
+pub use intake::{Catalogue, PrepareError, Prepared, prepare};
 pub use query::{Filter, GroupBy, Reader};
 pub use write::{Applied, Writer};
 

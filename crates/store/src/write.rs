@@ -4,15 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use duckdb::{Appender, Connection, ToSql, params};
+use intake::catalogue::{Catalogue, Item, PayloadKey, Stored};
+use intake::{Prepared, Row, Shared};
 use record::batch::Stream;
 use record::bytes::hex;
 use record::entry::{EndedBy, File, GapReason, JobFrom, WithoutGuest};
 
 use crate::StoreError;
-use crate::catalogue::{Catalogue, Item, PayloadKey, Stored};
-use crate::prepare::{Prepared, Row};
 use crate::received::Received;
-use crate::shared::Shared;
 
 /// What became of one batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
