@@ -20,8 +20,9 @@ use crate::read::{self, Readers};
 use crate::settings::Wishes;
 use crate::tokens::Tokens;
 
-/// Requests whose body is being received at the same time; each may hold some megabytes.
-const BODIES: usize = 128;
+/// What all bodies that are being received may hold together, in KiB. Bytes count, not requests: one that has sent little
+/// and is slow with the rest keeps nobody out.
+const BODIES_KIB: usize = 256 * 1024;
 
 /// What all requests share.
 pub struct App {
@@ -32,7 +33,7 @@ pub struct App {
     /// What the store has already of what a batch brings.
     pub catalogue: Arc<Catalogue>,
     pub metrics: Arc<Metrics>,
-    pub bodies: Semaphore,
+    pub bodies: Arc<Semaphore>,
     /// One batch per core is decoded at a time.
     pub decoders: Semaphore,
     pub readers: Readers,
@@ -51,7 +52,7 @@ impl App {
         metrics: Arc<Metrics>,
     ) -> App {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        let (bodies, decoders) = (Semaphore::new(BODIES), Semaphore::new(cores));
+        let (bodies, decoders) = (Arc::new(Semaphore::new(BODIES_KIB)), Semaphore::new(cores));
         App { tokens, limits, rates, committer, catalogue, metrics, bodies, decoders, readers, wishes }
     }
 }

@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use record::batch::{Batch, MEDIA_TYPE, Reply};
 use store::Prepared;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -60,14 +61,13 @@ async fn receive(app: &Arc<App>, from: IpAddr, headers: &HeaderMap, body: Body) 
     let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = app.tokens.check(authorization, Timestamp::now())?;
     let is_compressed = encoding(headers)?;
-    let share = app.bodies.acquire().await;
-    let body = read(body, app.limits).await?;
+    let Received { bytes: body, room } = read(body, app.limits, &app.bodies).await?;
     // Decompressing and decoding take a core's time, not the reactor's; waiting for the disk does not.
     let core = app.decoders.acquire().await;
     let app_ = app.clone();
     let decoded =
         tokio::task::spawn_blocking(move || decode(&app_, &body, is_compressed, &token, from)).await;
-    drop((core, share));
+    drop((core, room));
     let prepared = decoded.map_err(|_| ApiError::BadRequest("the batch cannot be decoded".into()))??;
     let applied = app.committer.store(prepared).await?;
     let (stored, duplicate, unknown) = (applied.stored, applied.duplicate, applied.unknown);
@@ -90,23 +90,30 @@ fn encoding(headers: &HeaderMap) -> Result<bool, ApiError> {
     }
 }
 
-async fn read(body: Body, limits: IngestLimits) -> Result<Vec<u8>, ApiError> {
-    let within =
-        tokio::time::timeout(Duration::from_secs(limits.body_seconds), collect(body, limits.body)).await;
+/// A body, and the room it takes of what all may take together.
+#[derive(Default)]
+struct Received {
+    bytes: Vec<u8>,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+async fn read(body: Body, limits: IngestLimits, room: &Arc<Semaphore>) -> Result<Received, ApiError> {
+    let collected = collect(body, limits.body, room);
+    let within = tokio::time::timeout(Duration::from_secs(limits.body_seconds), collected).await;
     within.map_err(|_| ApiError::Timeout(limits.body_seconds))?
 }
 
 /// What is too large is read a while longer and thrown away: a client that is still sending does not hear why it is
 /// refused.
-async fn collect(mut body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
-    let (mut bytes, mut total) = (Vec::new(), 0usize);
+async fn collect(mut body: Body, limit: usize, room: &Arc<Semaphore>) -> Result<Received, ApiError> {
+    let (mut received, mut total) = (Received::default(), 0usize);
     while let Some(frame) = body.frame().await {
         let frame =
             frame.map_err(|error| ApiError::BadRequest(format!("the request breaks off: {error}")))?;
         let Some(data) = frame.data_ref() else { continue };
         total += data.len();
         if total <= limit {
-            bytes.extend_from_slice(data);
+            received.add(data, room).await?;
         } else if total > PATIENCE * limit {
             break;
         }
@@ -114,7 +121,22 @@ async fn collect(mut body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
     if total > limit {
         return Err(ApiError::TooLarge(format!("a request may have {limit} bytes")));
     }
-    Ok(bytes)
+    Ok(received)
+}
+
+impl Received {
+    async fn add(&mut self, data: &[u8], room: &Arc<Semaphore>) -> Result<(), ApiError> {
+        let held = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let needed = (self.bytes.len() + data.len()).div_ceil(1024).saturating_sub(held);
+        let more = room.clone().acquire_many_owned(needed as u32).await;
+        let more = more.map_err(|_| ApiError::Internal("the server takes no more requests"))?;
+        match &mut self.room {
+            Some(room) => room.merge(more),
+            None => self.room = Some(more),
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(())
+    }
 }
 
 fn decode(

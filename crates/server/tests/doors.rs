@@ -1,132 +1,19 @@
 //! Closed doors: who may not, may not; what is broken changes nothing; the others are served meanwhile.
 
+mod common;
+
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use record::batch::{Batch, MEDIA_TYPE, Stream};
-use record::entry::{Entry, Gap, GapReason, Health};
-use serde_json::Value;
+use common::{Server, batch, gap};
+use record::batch::MEDIA_TYPE;
+use record::entry::{Entry, Health};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use ureq::http::StatusCode;
-
-/// A server of its own: own directory, own port.
-struct Server {
-    dir: tempfile::TempDir,
-    address: SocketAddr,
-    child: Child,
-}
-
-impl Server {
-    fn start(options: &[&str]) -> Server {
-        let dir = tempfile::tempdir().unwrap();
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_jobglass-server"))
-            .args(["--listen", &address.to_string(), "--least-free", "1", "--data"])
-            .arg(dir.path().join("data"))
-            .args(options)
-            .stderr(Stdio::from(fs::File::create(dir.path().join("log")).unwrap()))
-            .spawn()
-            .unwrap();
-        let server = Server { dir, address, child };
-        let began = Instant::now();
-        while server.get("/health", None).is_none_or(|(status, _)| status != StatusCode::OK) {
-            assert!(began.elapsed() < Duration::from_secs(20), "not ready: {}", server.log());
-            std::thread::park_timeout(Duration::from_millis(50));
-        }
-        server
-    }
-
-    fn log(&self) -> String {
-        String::from_utf8(fs::read(self.dir.path().join("log")).unwrap_or_default()).unwrap()
-    }
-
-    fn data(&self) -> std::path::PathBuf {
-        self.dir.path().join("data")
-    }
-
-    fn token(&self, name: &str) -> String {
-        String::from_utf8(fs::read(self.data().join(format!("{name}.token"))).unwrap())
-            .unwrap()
-            .trim()
-            .to_owned()
-    }
-
-    fn agent() -> ureq::Agent {
-        let config = ureq::Agent::config_builder().http_status_as_error(false);
-        config.timeout_global(Some(Duration::from_secs(20))).build().new_agent()
-    }
-
-    fn get(&self, path: &str, token: Option<&str>) -> Option<(StatusCode, String)> {
-        let mut request = Server::agent().get(format!("http://{}{path}", self.address));
-        if let Some(token) = token {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
-        let mut response = request.call().ok()?;
-        Some((response.status(), response.body_mut().read_to_string().ok()?))
-    }
-
-    fn post(&self, body: &[u8], token: &str, headers: &[(&str, &str)]) -> (StatusCode, Value) {
-        let mut request = Server::agent().post(format!("http://{}/api/v1/ingest", self.address));
-        request = request.header("authorization", format!("Bearer {token}"));
-        if !headers.iter().any(|(name, _)| *name == "content-type") {
-            request = request.header("content-type", MEDIA_TYPE);
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let mut response = request.send(body).unwrap();
-        let text = response.body_mut().read_to_string().unwrap();
-        (response.status(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
-    }
-
-    fn command(&self, arguments: &[&str]) -> String {
-        let output = Command::new(env!("CARGO_BIN_EXE_jobglass-server"))
-            .args(arguments)
-            .arg("--data")
-            .arg(self.data())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    }
-
-    fn counter(&self, name: &str) -> u64 {
-        let (_, text) = self.get("/metrics", None).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("jobglass_{name}_total ")));
-        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
-    }
-
-    fn stop(mut self) -> String {
-        rustix::process::kill_process(
-            rustix::process::Pid::from_child(&self.child),
-            rustix::process::Signal::TERM,
-        )
-        .unwrap();
-        assert!(self.child.wait().unwrap().success(), "{}", self.log());
-        self.log()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn batch(host: &str, first: u64, entries: &[Entry]) -> Vec<u8> {
-    let entries: Vec<Vec<u8>> = entries.iter().map(|entry| minicbor::to_vec(entry).unwrap()).collect();
-    let entries = entries.iter().map(Vec::as_slice).collect();
-    Batch::new(host, Stream([1; 16]), first, entries, Vec::new()).to_bytes()
-}
-
-fn gap() -> Entry {
-    let reason = GapReason::EventsLost;
-    Entry::Gap(Gap { from: 1, to: 2, reason, forks: None, events: Some(1), images: None })
-}
 
 #[test]
 fn who_may_not_may_not() {
@@ -236,6 +123,75 @@ fn many_idle_connections_keep_nobody_out() {
         "served while the idle ones wait for their time to end"
     );
     assert!(server.counter("connections_evicted") >= 800);
+}
+
+/// Without a token, with a request that never ends, with nothing at all: ten thousand of them, and agents are served.
+#[test]
+fn ten_thousand_connections_keep_nobody_out() {
+    const CONNECTIONS: u64 = 10_000;
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    if maximum.is_some_and(|most| most < CONNECTIONS + 500) {
+        eprintln!("SKIPPED ten_thousand_connections: only {maximum:?} open files are allowed here");
+        return;
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(CONNECTIONS + 500), maximum }).unwrap();
+    let server = Server::start(&[]);
+    let token = server.token("ingest");
+    let began = Instant::now();
+    let (mut held, mut slowest, mut next) = (Vec::new(), Duration::ZERO, 1);
+    for n in 0..CONNECTIONS {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let words: &[u8] = match n % 3 {
+            0 => b"",
+            1 => b"GET /api/v1/processes HTTP/1.1\r\nHost: x\r\n",
+            _ => b"POST /api/v1/ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n",
+        };
+        let _ = stream.write_all(words);
+        held.push(stream);
+        if n % 500 == 499 {
+            let began = Instant::now();
+            let (status, answer) = server.post(&batch("n1", next, &[gap()]), &token, &[]);
+            assert_eq!(status, 200, "{answer}");
+            (slowest, next) = (slowest.max(began.elapsed()), next + 1);
+        }
+    }
+    eprintln!(
+        "{CONNECTIONS} connections in {:?}; the slowest of 20 batches took {slowest:?}",
+        began.elapsed()
+    );
+    assert_eq!(server.counter("entries_stored"), 20);
+    assert!(slowest < Duration::from_secs(10), "{slowest:?}");
+    assert!(server.counter("connections") >= CONNECTIONS);
+    server.stop();
+}
+
+/// Agents that send a beginning and then nothing, with a token that is good.
+#[test]
+fn slow_bodies_keep_nobody_out() {
+    let server = Server::start(&[]);
+    let token = server.token("ingest");
+    let head = format!(
+        "POST /api/v1/ingest HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: {MEDIA_TYPE}\r\nContent-Length: 4000000\r\n\r\n"
+    );
+    let mut slow: Vec<TcpStream> = (0..400)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(&[0; 100]).unwrap();
+            stream
+        })
+        .collect();
+    let began = Instant::now();
+    for first in 1..=20 {
+        assert_eq!(server.post(&batch("n1", first, &[gap()]), &token, &[]).0, 200);
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for the slow: {:?}", began.elapsed());
+    // In the end they hear that it took too long.
+    let mut answer = String::new();
+    slow[0].set_read_timeout(Some(Duration::from_secs(40))).unwrap();
+    let _ = slow[0].read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer:?}");
 }
 
 #[test]

@@ -1,0 +1,136 @@
+//! What an administrator does: backups, restoring, deleting, while the server runs and while it does not.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{Server, batch, gap, run};
+use jiff::Timestamp;
+use record::entry::{Entry, Health};
+use serde_json::Value;
+
+fn health(time: Timestamp) -> Entry {
+    let time = time.as_nanosecond() as u64;
+    Entry::Health(Health { host: "n1".into(), time, started: time, ..Health::default() })
+}
+
+fn process(user: &str, pid: u32, start: Timestamp) -> Entry {
+    let start = start.as_nanosecond() as u64;
+    common::image(user, pid, start)
+}
+
+fn processes(server: &Server) -> Vec<String> {
+    let (_, text) = server.get("/api/v1/processes", Some(&server.token("admin"))).unwrap();
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    answer["rows"].as_array().unwrap().iter().map(|row| row["user"].as_str().unwrap().to_owned()).collect()
+}
+
+fn said(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim().to_owned()
+}
+
+#[test]
+fn a_backup_made_while_batches_come_can_be_restored() {
+    let server = Server::start(&[]);
+    let token = server.token("ingest");
+    let now = Timestamp::now();
+    let send = |first: u64| {
+        let entries: Vec<Entry> = (0..50).map(|n| process("alice", first as u32 + n, now)).collect();
+        assert_eq!(server.post(&batch("n1", first, &entries), &token, &[]).0, 200);
+    };
+    send(1);
+    let target = server.dir.path().join("backup");
+    let data = server.data();
+    let output = std::thread::scope(|scope| {
+        let backup = scope.spawn(|| run(&["backup", target.to_str().unwrap()], &data));
+        (1..10).for_each(|n| send(1 + 50 * n));
+        backup.join().unwrap()
+    });
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(server.counter("entries_stored"), 500);
+    let again = run(&["backup", target.to_str().unwrap()], &data);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(said(&again).contains("exists"), "{}", said(&again));
+
+    // The same data, tokens included, in another place; and batches that came after it are stored once.
+    let dir = tempfile::tempdir().unwrap();
+    let restored = run(&["restore", target.to_str().unwrap()], &dir.path().join("data"));
+    assert!(restored.status.success(), "{}", said(&restored));
+    for (data, from, reason) in [
+        (dir.path().join("data"), target.as_path(), "not empty"),
+        (dir.path().join("other"), dir.path(), "not a backup"),
+    ] {
+        let refused = run(&["restore", from.to_str().unwrap()], &data);
+        assert!(said(&refused).contains(reason), "{}", said(&refused));
+        assert_eq!(refused.status.code(), Some(2));
+    }
+    fs::copy(server.data().join("admin.token"), dir.path().join("data/admin.token")).unwrap();
+    let second = Server::start_in(dir, &[]);
+    let stored = processes(&second).len();
+    assert!(stored >= 50 && stored % 50 == 0, "whole batches: {stored}");
+    for n in 0..10 {
+        let entries: Vec<Entry> = (0..50).map(|pid| process("alice", 50 * n + 1 + pid, now)).collect();
+        assert_eq!(second.post(&batch("n1", u64::from(50 * n) + 1, &entries), &token, &[]).0, 200);
+    }
+    assert_eq!(processes(&second).len(), 500);
+    // A server that does not run has backups, too.
+    let data = second.data();
+    drop(server);
+    let dir = tempfile::tempdir().unwrap();
+    let kept = dir.path().join("kept");
+    drop_server(second, |data_dir| {
+        let output = run(&["backup", kept.to_str().unwrap()], data_dir);
+        assert!(output.status.success(), "{}", said(&output));
+    });
+    assert!(kept.join(store::FILE).exists() && !data.join("backup.unfinished").exists());
+}
+
+/// Stops a server, and does something with its data before they go.
+fn drop_server(mut server: Server, then: impl FnOnce(&Path)) {
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    then(&server.data());
+}
+
+#[test]
+fn a_user_is_forgotten_while_the_server_runs_and_while_it_does_not() {
+    let server = Server::start(&[]);
+    let token = server.token("ingest");
+    let now = Timestamp::now();
+    let entries = [process("alice", 1, now), process("bob", 2, now), process("carol", 3, now)];
+    let body = batch("n1", 1, &entries);
+    assert_eq!(server.post(&body, &token, &[]).0, 200);
+    let output = run(&["forget", "--user", "alice"], &server.data());
+    assert!(said(&output).contains("deleted 1 rows of processes"), "{}", said(&output));
+    assert_eq!(processes(&server), ["bob", "carol"]);
+    let (_, answer) = server.post(&body, &token, &[]);
+    assert_eq!(answer["duplicate"], 3, "it does not come back");
+    assert_eq!(processes(&server), ["bob", "carol"]);
+    assert_eq!(run(&["forget"], &server.data()).status.code(), Some(2), "of whom?");
+    let none = run(&["forget", "--user", "alice"], Path::new("/nonexistent"));
+    assert!(said(&none).contains("has no store"), "{}", said(&none));
+    drop_server(server, |data| {
+        let output = run(&["forget", "--before", "2100-01-01T00:00:00Z"], data);
+        assert!(said(&output).contains("deleted 2 rows of processes"), "{}", said(&output));
+    });
+}
+
+#[test]
+fn what_is_too_old_is_deleted_at_the_next_start() {
+    let mut server = Server::start(&[]);
+    let now = Timestamp::now();
+    let old = now - jiff::SignedDuration::from_hours(24 * 40);
+    let entries = [process("old", 1, old), process("new", 2, now), health(old), gap()];
+    assert_eq!(server.post(&batch("n1", 1, &entries), &server.token("ingest"), &[]).0, 200);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let dir = std::mem::replace(&mut server.dir, tempfile::tempdir().unwrap());
+    let server = Server::start_in(dir, &["--keep-days", "30"]);
+    let began = std::time::Instant::now();
+    while processes(&server) != ["new"] {
+        assert!(began.elapsed().as_secs() < 20, "{:?}", processes(&server));
+        std::thread::park_timeout(std::time::Duration::from_millis(100));
+    }
+    assert!(server.stop().contains("deleted what was too old"));
+}
