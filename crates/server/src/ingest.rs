@@ -42,7 +42,11 @@ impl Default for IngestLimits {
     }
 }
 
-/// The handler.
+/// A batch of an agent: CBOR, compressed with zstd if the content encoding says so. The answer comes when it is durable.
+#[utoipa::path(post, path = "/api/v1/ingest", security(("token" = [])),
+    request_body(content = Vec<u8>, content_type = "application/vnd.jobglass.batch"),
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 408), (status = 413),
+        (status = 415), (status = 429), (status = 503)))]
 pub async fn ingest(
     State(app): State<Arc<App>>,
     Extension(peer): Extension<SocketAddr>,

@@ -84,6 +84,7 @@ pub struct Which {
     exe: Option<String>,
     /// A host, or a node of the batch system.
     host: Option<String>,
+    #[param(value_type = Option<u64>, maximum = 4_294_967_295_u64)]
     pid: Option<u32>,
     /// Whatever ran at this time or later.
     #[param(value_type = Option<String>, format = DateTime)]
@@ -106,10 +107,8 @@ impl Which {
         for text in [&self.cluster, &self.job, &self.user, &self.exe, &self.host].into_iter().flatten() {
             check_text(text)?;
         }
-        let ns = |time: Timestamp| {
-            i64::try_from(time.as_nanosecond())
-                .map_err(|_| ApiError::BadRequest(format!("{time} is too far away")))
-        };
+        // Nothing ran before the year 1677 or will after 2262: what cannot be told apart means the same.
+        let ns = |time: Timestamp| time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         let filter = Filter {
             cluster: self.cluster,
             job: self.job,
@@ -117,8 +116,8 @@ impl Which {
             exe: self.exe,
             host: self.host,
             pid: self.pid,
-            since_ns: self.since.map(ns).transpose()?,
-            until_ns: self.until.map(ns).transpose()?,
+            since_ns: self.since.map(ns),
+            until_ns: self.until.map(ns),
             limit: Some(limit + 1),
         };
         Ok((filter, limit))
@@ -294,7 +293,7 @@ pub async fn job(
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(processes, programs, libraries, modules, uses, job),
+    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job),
     components(schemas(Rows)),
     modifiers(&Tokens)
 )]
