@@ -26,6 +26,7 @@ pub mod output;
 pub mod progress;
 pub mod receive;
 pub mod run;
+mod say;
 pub mod session;
 pub mod ship;
 pub mod spool;

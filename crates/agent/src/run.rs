@@ -25,6 +25,7 @@ use crate::kernel::{Connector, Taskstats};
 use crate::output::{Output, Writing};
 use crate::progress::{self, Left, Progress, ProgressFile};
 use crate::receive::{Command, Ends, Receive, wake, waker, woken};
+use crate::say::say;
 use crate::ship::{self, Cursor, Shipping};
 use crate::spool::{SpoolWriter, lock};
 use crate::table::{Finished, FromGuest, Surroundings, Table};
@@ -272,7 +273,7 @@ fn stay_off_the_jobs_processors(config: &Config) -> bool {
     };
     let Some(cpus) = cpus else { return false };
     if let Err(error) = limits::confine(&cpus) {
-        eprintln!("jobglass agent: cannot stay on processors {cpus:?}: {error}");
+        say(format_args!("cannot stay on processors {cpus:?}: {error}"));
     }
     true
 }
@@ -371,14 +372,11 @@ impl Agent {
     }
 
     fn announce(&self) {
-        eprintln!(
-            "jobglass agent {}: listening on {}, writing to {}",
-            env!("CARGO_PKG_VERSION"),
-            self.config.socket,
-            self.config.spool.dir.display()
-        );
+        let (version, socket, dir) =
+            (env!("CARGO_PKG_VERSION"), &self.config.socket, self.config.spool.dir.display());
+        say(format_args!("version {version}, listening on {socket}, writing to {dir}"));
         for blindness in &self.kernel.blind {
-            eprintln!("jobglass agent: {blindness}");
+            say(blindness);
         }
     }
 
@@ -551,7 +549,7 @@ impl Agent {
         let is_wanted = self.config.enabled && !self.config.off_file.exists() && !self.ship.is_off();
         match (is_wanted, self.is_off) {
             (false, None) => {
-                eprintln!("jobglass agent: switched off");
+                say("switched off");
                 self.counters.switched_off.one();
                 self.guests.tell(Command::SwitchOff(true));
                 self.kernel = Kernel::default();
@@ -560,7 +558,7 @@ impl Agent {
                 self.is_off = Some(wall_ns());
             }
             (true, Some(since)) => {
-                eprintln!("jobglass agent: switched on");
+                say("switched on");
                 let forks_before = self.forks_seen();
                 self.kernel = Kernel::open();
                 self.events_lost = 0;
@@ -589,12 +587,12 @@ impl Agent {
         let config = match self.flags.configure() {
             Ok(config) => config,
             Err(error) => {
-                eprintln!("jobglass agent: {error}; going on with the old configuration");
+                say(format_args!("{error}; going on with the old configuration"));
                 return;
             }
         };
         if config.spool != self.config.spool || config.names() != self.config.names() {
-            eprintln!("jobglass agent: a new spool or socket is used after a restart");
+            say("a new spool or socket is used after a restart");
         }
         let rules = Arc::new(config.rules().unwrap_or_default());
         self.table.set_rules(rules.clone());
@@ -602,7 +600,7 @@ impl Agent {
         self.folder.set_rules(config.fold_rules());
         self.config = config;
         self.due.switch = 0;
-        eprintln!("jobglass agent: configuration read again");
+        say("configuration read again");
     }
 
     fn flush(&mut self) {

@@ -134,14 +134,26 @@ fn nothing_lost_nothing_doubled() {
         proxy.address,
         token.display()
     );
-    let mut node = Node::configured(&config);
+    // Its spool, its log and all it writes.
+    let own = common::new_dir();
+    let agents_disk = Disk::new(own.path().to_owned(), 512);
+    let mut node = Node::configured_in(own, &config);
     let keeper = Keeper::start(node.spool(), node.dir.path().join("kept"));
     let mut programs = load(&node);
     let mut done: BTreeMap<&str, u64> = BTreeMap::new();
-    for _ in 0..50 {
-        let what = ["kill the server", "kill the agent", "kill both", "cut the network", "fill the disk"]
-            [[0, 0, 0, 1, 1, 1, 2, 2, 3, 4][dice.roll(10) as usize]];
+    const ACTIONS: [&str; 6] = [
+        "kill the server",
+        "kill the agent",
+        "kill both",
+        "cut the network",
+        "fill its disk",
+        "fill the agent's disk",
+    ];
+    let mut kills = 0;
+    while kills < 50 {
+        let what = ACTIONS[[0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 5][dice.roll(11) as usize]];
         *done.entry(what).or_default() += 1;
+        kills += u64::from(what.starts_with("kill"));
         match what {
             "kill the server" => {
                 server.kill();
@@ -163,6 +175,7 @@ fn nothing_lost_nothing_doubled() {
                 network.restore();
             }
             _ => {
+                let disk = if what == "fill its disk" { &disk } else { &agents_disk };
                 disk.fill();
                 sleep_ms(200 + dice.roll(400));
                 disk.empty();

@@ -21,6 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::wall_ns;
 use crate::counters::Counters;
+use crate::say::say;
 use crate::spool::SegmentFile;
 
 pub use client::{Client, SendError, Target};
@@ -188,16 +189,16 @@ impl Ship {
     fn recovered(&mut self) {
         self.failures = 0;
         if self.said.take().is_some() {
-            eprintln!("jobglass agent: {} answers again", self.options.target.url);
+            say(format_args!("{} answers again", self.options.target.url));
         }
     }
 
     fn complain(&mut self, what: &str) {
         if self.said.as_deref() != Some(what) {
-            eprintln!(
-                "jobglass agent: cannot ship to {}: {what}; records stay in the spool",
+            say(format_args!(
+                "cannot ship to {}: {what}; records stay in the spool",
                 self.options.target.url
-            );
+            ));
             self.said = Some(what.to_owned());
         }
     }

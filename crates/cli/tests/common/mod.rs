@@ -129,7 +129,11 @@ impl Node {
 
     /// With a configuration.
     pub fn configured(config: &str) -> Node {
-        let dir = new_dir();
+        Node::configured_in(new_dir(), config)
+    }
+
+    /// With a configuration, and all its files in this directory.
+    pub fn configured_in(dir: TempDir, config: &str) -> Node {
         let socket = dir.path().join("agent.sock").display().to_string();
         Node::with(dir, socket, config)
     }
@@ -237,7 +241,7 @@ pub fn parse(output: &Output) -> Vec<Row> {
     lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
 }
 
-fn new_dir() -> TempDir {
+pub fn new_dir() -> TempDir {
     let dir = tempfile::Builder::new().prefix("jg").tempdir().unwrap();
     // Other users' programs find the socket here.
     fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
