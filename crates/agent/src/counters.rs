@@ -68,6 +68,8 @@ counters! {
     entries_shipped,
     /// Attempts to send a batch that failed.
     batches_failed,
+    /// Entries that the server cannot use; they are kept in the spool's `refused`.
+    entries_refused,
     /// Programs that ended before their path could be read.
     programs_without_path,
     /// Static programs seen.

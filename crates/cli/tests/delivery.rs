@@ -11,9 +11,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use agent::spool::Reader;
+use agent::spool::{Reader, SpoolLimits, SpoolWriter};
 use common::{Node, Row, SURVIVE, is_root, jobglass, must, parse, sleep_ms, wait_until};
+use record::batch::Batch;
+use record::entry::{Entry, Health};
 use server::{Dice, Network, Proxy, Server, TRICKS, jobglass_server};
 
 /// Another seed is another run: JOBGLASS_SEED=7 cargo test …
@@ -226,6 +229,44 @@ fn nothing_lost_nothing_doubled() {
         node.log(),
         server.log()
     );
+}
+
+/// One entry that the server cannot use does not keep the others from it.
+#[test]
+fn an_entry_that_cannot_be_used_is_put_aside() {
+    if !is_root("an_entry_that_cannot_be_used_is_put_aside") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    let own = common::new_dir();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let health = |time: u64| {
+        let health = Health { host: host.clone(), time, ..Health::default() };
+        minicbor::to_vec(Entry::Health(health)).unwrap()
+    };
+    // No time is that late.
+    let times: Vec<u64> = (1..=100).map(|n| if n == 37 { u64::MAX } else { n }).collect();
+    let limits =
+        SpoolLimits { max_bytes: 1 << 20, segment_bytes: 1 << 20, segment_age: Duration::from_secs(60) };
+    let mut spool = SpoolWriter::open(&own.path().join("spool"), limits, 1).unwrap();
+    spool.append(&times.into_iter().map(health).collect::<Vec<_>>(), 1).unwrap();
+    drop(spool);
+    let token = server.data.join("ingest.token");
+    let config = format!(
+        "[server]\nurl = \"{}\"\ntoken_file = \"{}\"\nflush_seconds = 0.2\n",
+        server.url(),
+        token.display()
+    );
+    let node = Node::configured_in(own, &config);
+    let aside = node.spool().join("refused/37.batch");
+    wait_until(20, "all others to be stored", || aside.exists() && is_shipped(&node));
+    let batch = fs::read(aside).unwrap();
+    let batch = Batch::from_bytes(&batch).unwrap();
+    assert_eq!((batch.first, batch.entries.len()), (37, 1));
+    assert!(node.log().contains("cannot use entry 37"), "{}", node.log());
+    assert_eq!(fs::read_dir(node.spool().join("refused")).unwrap().count(), 1);
 }
 
 /// The switch is part of the server's answers.

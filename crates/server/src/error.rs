@@ -18,6 +18,9 @@ pub enum ApiError {
     Forbidden(String),
     #[error("{0}")]
     BadRequest(String),
+    /// The batch arrived as it was sent, and still cannot be used.
+    #[error("{0}")]
+    Unusable(String),
     #[error("{0}")]
     NotFound(String),
     #[error("{0}")]
@@ -46,7 +49,7 @@ impl From<PrepareError> for ApiError {
     fn from(error: PrepareError) -> Self {
         match error {
             PrepareError::Host { .. } => ApiError::Forbidden(error.to_string()),
-            _ => ApiError::BadRequest(error.to_string()),
+            _ => ApiError::Unusable(error.to_string()),
         }
     }
 }
@@ -57,6 +60,7 @@ impl ApiError {
             ApiError::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             ApiError::Forbidden(_) => StatusCode::FORBIDDEN,
             ApiError::BadRequest(_) => StatusCode::BAD_REQUEST,
+            ApiError::Unusable(_) => StatusCode::UNPROCESSABLE_ENTITY,
             ApiError::NotFound(_) => StatusCode::NOT_FOUND,
             ApiError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             ApiError::UnsupportedMedia(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -46,7 +46,7 @@ impl Default for IngestLimits {
 #[utoipa::path(post, path = "/api/v1/ingest", security(("token" = [])),
     request_body(content = Vec<u8>, content_type = "application/vnd.jobglass.batch"),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 408), (status = 413),
-        (status = 415), (status = 429), (status = 503)))]
+        (status = 415), (status = 422), (status = 429), (status = 503)))]
 pub async fn ingest(
     State(app): State<Arc<App>>,
     Extension(peer): Extension<SocketAddr>,

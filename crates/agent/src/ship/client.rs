@@ -41,6 +41,14 @@ pub enum SendError {
     Spool(#[from] io::Error),
 }
 
+impl SendError {
+    /// Whether the server has understood the batch and will never take it: something in it is impossible, or it is
+    /// too large. What was damaged on its way is not meant.
+    pub fn is_about_the_content(&self) -> bool {
+        matches!(self, SendError::Refused { status: 413 | 422, .. })
+    }
+}
+
 /// A connection that is kept, and made anew when the certificates change.
 pub struct Client {
     target: Target,

@@ -32,6 +32,9 @@ pub use pack::{Packed, pack};
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
 
+/// The directory in the spool for entries that the server cannot use.
+const REFUSED: &str = "refused";
+
 /// What the server last said about the switch.
 const UNSAID: u8 = 0;
 const ON: u8 = 1;
@@ -73,7 +76,17 @@ impl Shipping {
         let cursor = Cursor::open(&options.dir)?;
         let (stop, stopped) = channel();
         let client = Client::new(options.target.clone());
-        let ship = Ship { options, cursor, client, shared, counters, failures: 0, said: None, seen: None };
+        let ship = Ship {
+            options,
+            cursor,
+            client,
+            shared,
+            counters,
+            failures: 0,
+            said: None,
+            seen: None,
+            most: pack::ENTRIES,
+        };
         let thread = thread::Builder::new().name("ship".into()).spawn(move || ship.run(&stopped))?;
         Ok(Shipping { stop, thread })
     }
@@ -97,6 +110,8 @@ struct Ship {
     said: Option<String>,
     /// The last segment and its length when there was nothing more to send.
     seen: Option<(SegmentFile, u64)>,
+    /// Entries in a batch: fewer while one is looked for that the server cannot use.
+    most: usize,
 }
 
 impl Ship {
@@ -156,17 +171,40 @@ impl Ship {
         if last.is_some() && last == self.seen {
             return Ok(false);
         }
-        let Some(packed) = pack(&self.options.dir, self.cursor.next())? else {
+        let Some(packed) = pack(&self.options.dir, self.cursor.next(), self.most)? else {
             self.seen = last;
             return Ok(false);
         };
-        let reply = self.client.send(&packed.encode(&self.options.host, self.cursor.stream()))?;
-        self.counters.batches_shipped.one();
-        self.counters.entries_shipped.add(packed.entries.len() as u64);
-        self.obey(&reply);
+        match self.client.send(&packed.encode(&self.options.host, self.cursor.stream())) {
+            Ok(reply) => {
+                self.counters.batches_shipped.one();
+                self.counters.entries_shipped.add(packed.entries.len() as u64);
+                self.most = (2 * self.most).min(pack::ENTRIES);
+                self.obey(&reply);
+            }
+            Err(error) if !error.is_about_the_content() => return Err(error),
+            // One entry that the server cannot use must not keep all others: it is found by halves, and put aside.
+            Err(_) if packed.entries.len() > 1 => {
+                self.most = packed.entries.len() / 2;
+                return Ok(true);
+            }
+            Err(error) => self.put_aside(&packed, &error)?,
+        }
         self.cursor.advance(packed.last() + 1)?;
         self.remove_shipped();
         Ok(true)
+    }
+
+    /// Keeps what the server refuses, for whoever wants to find out why.
+    fn put_aside(&self, packed: &Packed, error: &SendError) -> io::Result<()> {
+        let dir = self.options.dir.join(REFUSED);
+        std::fs::create_dir_all(&dir)?;
+        let path = dir.join(format!("{}.batch", packed.first));
+        std::fs::write(&path, packed.encode(&self.options.host, self.cursor.stream()))?;
+        self.counters.entries_refused.one();
+        let (number, url) = (packed.first, &self.options.target.url);
+        say(format_args!("{url} cannot use entry {number}: {error}; it is kept in {}", path.display()));
+        Ok(())
     }
 
     fn obey(&self, reply: &Reply) {

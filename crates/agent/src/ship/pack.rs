@@ -11,7 +11,7 @@ use record::entry::Entry;
 use crate::spool::{self, Item, Segment, SegmentFile};
 
 /// A batch has at most this many entries, and is closed when it has this many bytes.
-const ENTRIES: usize = 5000;
+pub const ENTRIES: usize = 5000;
 const BYTES: usize = 2 << 20;
 
 /// Entries that follow one another, and what they refer to.
@@ -59,9 +59,9 @@ pub fn segments_before(dir: &Path, number: u64) -> Vec<SegmentFile> {
     segments.iter().enumerate().filter(|(at, _)| is_before(at)).map(|(_, segment)| segment.clone()).collect()
 }
 
-/// The entries from number `from` on, as many as fit into one batch; `None` if there are none yet. Numbers that
+/// The entries from number `from` on, at most `most` and as many as fit into one batch; `None` if there are none yet. Numbers that
 /// are damaged or missing are passed over: a batch ends before them, and the next begins behind.
-pub fn pack(dir: &Path, from: u64) -> io::Result<Option<Packed>> {
+pub fn pack(dir: &Path, from: u64, most: usize) -> io::Result<Option<Packed>> {
     let segments = spool::segments(dir)?;
     let is_later =
         |segment: &SegmentFile| spool::first_number(&segment.path).is_some_and(|first| first <= from);
@@ -73,7 +73,7 @@ pub fn pack(dir: &Path, from: u64) -> io::Result<Option<Packed>> {
             Err(error) => return Err(error),
         };
         let bytes = fs::read(&segment.path)?;
-        let packed = pack_segment(&bytes, from);
+        let packed = pack_segment(&bytes, from, most);
         if !packed.entries.is_empty() {
             // What the server has must be here after a crash: its numbers must not be given again.
             file.sync_data()?;
@@ -83,7 +83,7 @@ pub fn pack(dir: &Path, from: u64) -> io::Result<Option<Packed>> {
     Ok(None)
 }
 
-fn pack_segment(bytes: &[u8], from: u64) -> Packed {
+fn pack_segment(bytes: &[u8], from: u64, most: usize) -> Packed {
     let mut packed = Packed::default();
     let mut told = Told::default();
     let mut size = 0;
@@ -94,7 +94,7 @@ fn pack_segment(bytes: &[u8], from: u64) -> Packed {
             continue;
         }
         let is_next = packed.entries.is_empty() || number == packed.last() + 1;
-        if !is_next || packed.entries.len() == ENTRIES || size >= BYTES {
+        if !is_next || packed.entries.len() == most || size >= BYTES {
             break;
         }
         if packed.entries.is_empty() {
@@ -204,12 +204,12 @@ mod tests {
             (15, 15, &[file(1), list(7, 1), file(3)]),
             (16, 16, &[]),
         ] {
-            let packed = pack(dir.path(), from).unwrap().unwrap();
+            let packed = pack(dir.path(), from, ENTRIES).unwrap().unwrap();
             assert_eq!((packed.first, packed.last()), (first, 16), "from {from}");
             assert_eq!(packed.entries, entries[first as usize - 10..], "from {from}");
             assert_eq!(packed.context, context, "from {from}");
         }
-        assert_eq!(pack(dir.path(), 17).unwrap(), None);
+        assert_eq!(pack(dir.path(), 17, ENTRIES).unwrap(), None);
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         fs::write(dir.path().join("0000000002.seg"), closed_segment(4, &[gap(), gap()], 1)).unwrap();
         let mut next = 1;
         let mut batches = Vec::new();
-        while let Some(packed) = pack(dir.path(), next).unwrap() {
+        while let Some(packed) = pack(dir.path(), next, ENTRIES).unwrap() {
             batches.push((packed.first, packed.last()));
             next = packed.last() + 1;
         }
