@@ -29,6 +29,7 @@ pub enum Command {
     #[command(after_help = "Examples:\n  jobglass modules --since 2026-01-01 --until 2026-07-01")]
     Modules(UsedArgs),
     Uses(UsesArgs),
+    EnvCheck(EnvCheckArgs),
     Login(LoginArgs),
     Agent(AgentArgs),
     Run(RunArgs),
@@ -234,6 +235,46 @@ impl std::fmt::Display for By {
             By::Library => "library",
         })
     }
+}
+
+/// Show runs with harmful or missing variables
+///
+/// By the rules of the server: LD_LIBRARY_PATH into a home directory, threads not limited on many cores, debug
+/// settings left on. Exit code 0, 1 if nothing was found, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass env-check --since 7d
+  jobglass env-check --user alice --rule threads-unset
+  jobglass env-check --rules")]
+pub struct EnvCheckArgs {
+    /// Show the rules
+    #[arg(long)]
+    pub rules: bool,
+    /// By this rule only
+    #[arg(long, value_name = "ID")]
+    pub rule: Option<String>,
+    /// Of this batch job or login session
+    #[arg(long, value_name = "ID")]
+    pub job: Option<String>,
+    /// Of this user
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// On this cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// At this time or later: 2h, 7d, yesterday, 2026-11-01, 2026-11-01T12:30
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Before this time
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub limit: u64,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 /// Keep server and token for later commands

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Command::Libraries(args) => ask::libraries(&args),
         Command::Modules(args) => ask::modules(&args),
         Command::Uses(args) => ask::uses(&args),
+        Command::EnvCheck(args) => ask::env_check(&args),
         Command::Login(args) => ask::login(&args),
         Command::Agent(args) => agent_command::run(args),
         Command::Run(args) => run::run(&args),

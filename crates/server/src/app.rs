@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::json;
-use store::Catalogue;
+use store::{Catalogue, Rules};
 use tokio::sync::Semaphore;
 
 use crate::committer::Committer;
@@ -38,6 +38,8 @@ pub struct App {
     pub decoders: Semaphore,
     pub readers: Readers,
     pub wishes: Wishes,
+    /// About environments.
+    pub rules: Rules,
 }
 
 impl App {
@@ -49,11 +51,12 @@ impl App {
         catalogue: Arc<Catalogue>,
         readers: Readers,
         wishes: Wishes,
+        rules: Rules,
         metrics: Arc<Metrics>,
     ) -> App {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let (bodies, decoders) = (Arc::new(Semaphore::new(BODIES_KIB)), Semaphore::new(cores));
-        App { tokens, limits, rates, committer, catalogue, metrics, bodies, decoders, readers, wishes }
+        App { tokens, limits, rates, committer, catalogue, metrics, bodies, decoders, readers, wishes, rules }
     }
 }
 
@@ -69,6 +72,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/libraries", get(read::libraries))
         .route("/api/v1/modules", get(read::modules))
         .route("/api/v1/uses", get(read::uses))
+        .route("/api/v1/env-check", get(read::env_check))
+        .route("/api/v1/env-check/rules", get(read::env_rules))
         .route("/api/v1/openapi.json", get(read::openapi))
         .fallback(nowhere)
         .layer(DefaultBodyLimit::disable())

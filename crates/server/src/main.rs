@@ -128,6 +128,9 @@ struct Serve {
     /// Delete records that are older than this [default: keep them]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     keep_days: Option<u32>,
+    /// Rules of jobglass env-check [default: those that are shipped]
+    #[arg(long, value_name = "FILE")]
+    environment_rules: Option<PathBuf>,
     /// Write logs as JSON
     #[arg(long)]
     log_json: bool,
@@ -200,6 +203,7 @@ fn run(arguments: Serve) -> anyhow::Result<()> {
         connections: arguments.connections,
         share: Share { per_second: arguments.host_rate, burst: arguments.host_burst },
         keep_days: arguments.keep_days,
+        environment_rules: arguments.environment_rules,
     };
     serve::run(&options)
 }

@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use store::{Filter, GroupBy, Reader, Store, StoreError};
+use store::{Filter, GroupBy, Reader, Rule, Store, StoreError};
 use tokio::sync::Semaphore;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
@@ -264,6 +264,70 @@ pub async fn uses(_: Admin, State(app): State<Arc<App>>, query: Asked<Uses>) -> 
     Ok(Rows::new(ask(&app, move |reader| reader.uses(&pattern, group_by.into(), &filter)).await?, limit))
 }
 
+/// Of which processes the environments are checked, and by which rule.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Check {
+    /// By this rule only.
+    rule: Option<String>,
+    cluster: Option<String>,
+    /// A batch job, or a login session.
+    job: Option<String>,
+    user: Option<String>,
+    /// Whatever ran at this time or later.
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    /// Whatever ran before this time.
+    #[param(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+    /// At most so many rows; 1000 unless given.
+    #[param(minimum = 1, maximum = 1_000_000)]
+    limit: Option<u64>,
+}
+
+/// Runs with harmful or missing variables.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Checked {
+    #[schema(value_type = Vec<Object>)]
+    rows: Vec<Map<String, Value>>,
+    more: bool,
+    /// Runs whose environment is not known.
+    unchecked: u64,
+}
+
+/// Runs with harmful or missing variables, by the site's rules.
+#[utoipa::path(get, path = "/api/v1/env-check", params(Check), security(("token" = [])),
+    responses((status = 200, body = Checked), (status = 400), (status = 401), (status = 403), (status = 404)))]
+pub async fn env_check(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<Check>,
+) -> Result<Json<Checked>, ApiError> {
+    let Check { rule, cluster, job, user, since, until, limit } = asked(query)?;
+    let which = Which { cluster, job, user, since, until, limit, ..Which::default() };
+    let (filter, limit) = which.filter()?;
+    let is_asked = |found: &&Rule| rule.as_ref().is_none_or(|id| *id == found.id);
+    let rules: Vec<Rule> = app.rules.iter().filter(is_asked).cloned().collect();
+    if rules.is_empty() {
+        return Err(ApiError::NotFound(format!("there is no rule {:?}", rule.unwrap_or_default())));
+    }
+    let (rows, unchecked) = ask(&app, move |reader| reader.check_environments(&rules, &filter)).await?;
+    let Json(Rows { rows, more }) = Rows::new(rows, limit);
+    Ok(Json(Checked { rows, more, unchecked }))
+}
+
+/// The site's rules about environments.
+#[utoipa::path(get, path = "/api/v1/env-check/rules", security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 401), (status = 403)))]
+pub async fn env_rules(_: Admin, State(app): State<Arc<App>>) -> Json<Rows> {
+    let row = |rule: &Rule| {
+        let fields = [("rule", &rule.id), ("says", &rule.says), ("advice", &rule.advice)];
+        fields.into_iter().map(|(name, text)| (name.to_owned(), Value::from(text.as_str()))).collect()
+    };
+    Json(Rows { rows: app.rules.iter().map(row).collect(), more: false })
+}
+
 /// Where a job is looked for.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -293,8 +357,8 @@ pub async fn job(
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job),
-    components(schemas(Rows)),
+    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job, env_check, env_rules),
+    components(schemas(Rows, Checked)),
     modifiers(&Tokens)
 )]
 pub struct Description;

@@ -1,11 +1,11 @@
 //! Starts the server, and stops it in good order.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use store::{Limits, Store};
+use store::{Limits, Rules, Store};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -37,10 +37,13 @@ pub struct Options {
     pub share: Share,
     /// Records older than this are deleted.
     pub keep_days: Option<u32>,
+    /// Rules about environments, instead of those that are shipped.
+    pub environment_rules: Option<PathBuf>,
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(options: &Options) -> anyhow::Result<()> {
+    let rules = read_rules(options.environment_rules.as_deref())?;
     let data = DataDir::open(&options.data)?;
     let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
     let limits = Limits { memory_mb: options.memory_mb, threads };
@@ -74,6 +77,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             catalogue,
             readers,
             Wishes::open(&data.path),
+            rules,
             metrics.clone(),
         ));
         let front = Front { listener, tls, router: router(app), metrics, most: options.connections };
@@ -88,6 +92,13 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     drop(store);
     tracing::info!("stopped");
     served
+}
+
+fn read_rules(file: Option<&Path>) -> anyhow::Result<Rules> {
+    let Some(path) = file else { return Rules::shipped().map_err(anyhow::Error::msg) };
+    let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = String::from_utf8(text).with_context(|| format!("{} is not text", path.display()))?;
+    Rules::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
 }
 
 /// All nodes may come at once, after the server was away; whoever finds the queue full is told nothing and tries again after

@@ -18,7 +18,7 @@ use duckdb::{Config, Connection};
 
 pub use forget::{Forget, Forgotten};
 pub use intake::{Catalogue, PrepareError, Prepared, prepare};
-pub use query::{Filter, GroupBy, Reader};
+pub use query::{Filter, GroupBy, Reader, Rule, Rules};
 pub use write::{Applied, Writer};
 
 /// The name of the database in its directory.

@@ -6,7 +6,7 @@ use common::{HOST, SECOND, batch, entry, file, image, library, list, stream};
 use record::batch::Batch;
 use record::entry::{Entry, Image, ImageKey, Place, Used};
 use serde_json::{Map, Value, json};
-use store::{Catalogue, Filter, GroupBy, Limits, Reader, Store, prepare};
+use store::{Catalogue, Filter, GroupBy, Limits, Reader, Rule, Rules, Store, prepare};
 
 type Row = Map<String, Value>;
 
@@ -210,4 +210,38 @@ fn the_same_question_before_and_after() {
         .apply(vec![prepare(&Batch::from_bytes(&bytes).unwrap(), &Catalogue::default()).unwrap()], 1)
         .unwrap();
     assert_eq!(column(&ask(), "exe"), names);
+}
+
+#[test]
+fn harmful_and_missing_variables_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), &Limits::default()).unwrap();
+    let with = |pid: u32, env: Option<&[&str]>, list: u64| {
+        let env = env.map(|env| env.iter().map(|text| text.as_bytes().into()).collect());
+        entry(Image { env, objects: Some(list), ..image(pid, "/bin/x") })
+    };
+    let entries = [
+        with(1, Some(&["LD_LIBRARY_PATH=/home/alice/lib"]), 1),
+        with(2, Some(&["LD_LIBRARY_PATH=/home/alice/lib"]), 1),
+        with(3, Some(&["SLURM_CPUS_ON_NODE=64"]), 1),
+        with(4, Some(&["SLURM_CPUS_ON_NODE=64"]), 2),
+        with(5, Some(&[]), 2),
+        with(6, None, 2),
+    ];
+    let context = [
+        list(1, vec![library("/bin/x", None)]),
+        list(2, vec![library("/bin/x", None), library("/lib/libgomp.so.1", None)]),
+    ];
+    let bytes = batch(stream(1), 1, &entries, &context);
+    let prepared = prepare(&Batch::from_bytes(&bytes).unwrap(), &Catalogue::default()).unwrap();
+    store.writer().unwrap().apply(vec![prepared], 1).unwrap();
+    let rules: Vec<Rule> = Rules::shipped().unwrap().iter().cloned().collect();
+    let check = |filter: &Filter| store.reader().unwrap().check_environments(&rules, filter).unwrap();
+    let (rows, unknown) = check(&Filter::default());
+    assert_eq!(column(&rows, "rule"), ["library-path-home", "threads-unset"]);
+    assert_eq!(column(&rows, "runs"), [2, 1], "only the program with OpenMP");
+    assert_eq!(rows[0]["example"], "LD_LIBRARY_PATH=/home/alice/lib");
+    assert_eq!(unknown, 1, "unknown is not good");
+    let (rows, unknown) = check(&Filter { user: Some("bob".into()), ..Filter::default() });
+    assert_eq!((rows.len(), unknown), (0, 0));
 }

@@ -10,7 +10,7 @@ use anyhow::Result;
 use jiff::Zoned;
 use serde_json::Value;
 
-use crate::args::{JobArgs, LoginArgs, ProcessesArgs, ServerArgs, UsedArgs, UsesArgs};
+use crate::args::{EnvCheckArgs, JobArgs, LoginArgs, ProcessesArgs, ServerArgs, UsedArgs, UsesArgs};
 use server::{Login, Server};
 use show::{Column, Shape};
 
@@ -49,6 +49,9 @@ fn rows(
     show::rows(rows, columns, shape)?;
     if rows.is_empty() {
         eprintln!("jobglass: nothing found");
+    }
+    if let Some(runs) = answer["unchecked"].as_u64().filter(|runs| *runs > 0) {
+        eprintln!("jobglass: {runs} runs could not be checked: their variables are not known");
     }
     if answer["more"] == Value::Bool(true) {
         eprintln!("jobglass: these are the first {}; there are more (--limit N)", rows.len());
@@ -98,6 +101,22 @@ pub fn uses(args: &UsesArgs) -> Result<bool> {
     add_times(&mut parameters, args.since.as_deref(), args.until.as_deref())?;
     let columns = show::uses(args.group_by);
     rows(&server(&args.server)?, "/api/v1/uses", &parameters, columns, &args.shape.into())
+}
+
+pub fn env_check(args: &EnvCheckArgs) -> Result<bool> {
+    let server = server(&args.server)?;
+    let shape = args.shape.into();
+    if args.rules {
+        return rows(&server, "/api/v1/env-check/rules", &Parameters::new(), show::RULE, &shape);
+    }
+    let mut parameters = Parameters::new();
+    add(&mut parameters, "rule", args.rule.as_ref());
+    add(&mut parameters, "cluster", args.cluster.as_ref());
+    add(&mut parameters, "job", args.job.as_ref());
+    add(&mut parameters, "user", args.user.as_ref());
+    add(&mut parameters, "limit", Some(&args.limit));
+    add_times(&mut parameters, args.since.as_deref(), args.until.as_deref())?;
+    rows(&server, "/api/v1/env-check", &parameters, show::CHECKED, &shape)
 }
 
 pub fn job(args: &JobArgs) -> Result<bool> {

@@ -67,6 +67,23 @@ pub const MODULE: &[Column] =
 pub const OWN_LIBRARY: &[Column] = &[RUNS, NAME];
 pub const OWN_MODULE: &[Column] = &[RUNS, ("MODULE", |row| text(&row["module"]))];
 
+/// What `env-check` found, and its rules.
+pub const CHECKED: &[Column] = &[
+    ("RULE", |row| text(&row["rule"])),
+    USER,
+    JOBS,
+    RUNS,
+    LAST,
+    ("LAST JOB", |row| text(&row["example_job"])),
+    EXE,
+    ("FOUND", |row| text(&row["example"])),
+];
+pub const RULE: &[Column] = &[
+    ("RULE", |row| text(&row["rule"])),
+    ("SAYS", |row| text(&row["says"])),
+    ("ADVICE", |row| text(&row["advice"])),
+];
+
 /// The columns of `uses`.
 pub fn uses(by: By) -> &'static [Column] {
     match by {

@@ -1,5 +1,6 @@
 //! Questions to the store. Whatever a user gives is a bound value, never text of a query.
 
+pub mod environment;
 mod job;
 mod processes;
 mod programs;
@@ -11,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::StoreError;
 
+pub use environment::{Rule, Rules};
 pub use uses::GroupBy;
 
 /// Which processes are asked for; what is absent does not matter.
@@ -78,6 +80,11 @@ impl Reader {
     /// Modules, those of most jobs first.
     pub fn modules(&self, filter: &Filter) -> Result<Rows, StoreError> {
         self.ask(|snapshot| snapshot.modules(filter))
+    }
+
+    /// Runs for which a rule about variables holds, and how many runs have variables that are not known.
+    pub fn check_environments(&self, rules: &[Rule], filter: &Filter) -> Result<(Rows, u64), StoreError> {
+        self.ask(|snapshot| snapshot.check_environments(rules, filter))
     }
 
     /// Programs that loaded an object that fits `pattern`: a pattern for the path (with a `/` in it) or for the
