@@ -269,6 +269,51 @@ fn an_entry_that_cannot_be_used_is_put_aside() {
     assert_eq!(fs::read_dir(node.spool().join("refused")).unwrap().count(), 1);
 }
 
+/// What `jobglass doctor` says of the server, as state by name.
+fn diagnosis(node: &Node) -> BTreeMap<String, String> {
+    let config = node.dir.path().join("agent.toml");
+    let mut doctor = Command::new(jobglass());
+    doctor
+        .args(["doctor", "--json", "--socket", &node.socket, "--config"])
+        .arg(config)
+        .arg("--spool")
+        .arg(node.spool());
+    let rows = parse(&doctor.output().unwrap());
+    rows.iter()
+        .map(|row| (row["check"].as_str().unwrap().into(), row["state"].as_str().unwrap().into()))
+        .collect()
+}
+
+#[test]
+fn the_doctor_knows_the_server() {
+    if !is_root("the_doctor_knows_the_server") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let token = server.node_token(&host);
+    let config = format!(
+        "[server]\nurl = \"{}\"\ntoken_file = \"{}\"\nflush_seconds = 0.2\n",
+        server.url(),
+        token.display()
+    );
+    let node = Node::configured(&config);
+    wait_until(20, "something to be sent", || node.spool().join("shipped").exists());
+    let states = |names: &[&str]| -> Vec<String> {
+        let found = diagnosis(&node);
+        names.iter().map(|name| found.get(*name).cloned().unwrap_or_default()).collect()
+    };
+    assert_eq!(states(&["server", "server clock", "token", "shipping"]), ["ok"; 4]);
+    let good = fs::read(&token).unwrap();
+    fs::write(&token, "jgn_wrong").unwrap();
+    assert_eq!(states(&["server", "token"]), ["ok", "fail"]);
+    fs::write(&token, good).unwrap();
+    server.kill();
+    assert_eq!(states(&["server", "token"]), ["fail", ""]);
+}
+
 /// The switch is part of the server's answers.
 #[test]
 fn the_server_switches_an_agent_off_and_on() {

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use record::batch::{MEDIA_TYPE, Refusal, Reply};
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, http};
+
+use super::http::{ConnectError, connect};
 
 /// Fast, and good enough: paths repeat.
 const LEVEL: i32 = 3;
-const CONNECT: Duration = Duration::from_secs(5);
 /// A busy server answers when the batch is durable.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -29,8 +29,8 @@ pub struct Target {
 pub enum SendError {
     #[error("cannot read {}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("{} has no certificate in it", .0.display())]
-    NoCertificate(PathBuf),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
     #[error("{0}")]
     Unreachable(String),
     #[error("it answers {status}: {reason}")]
@@ -91,36 +91,12 @@ impl Client {
     fn agent(&mut self) -> Result<&Agent, SendError> {
         let changed = self.target.ca_file.as_ref().and_then(|path| fs::metadata(path).ok()?.modified().ok());
         if self.agent.as_ref().is_none_or(|(stamp, _)| *stamp != changed) {
-            self.agent = Some((changed, self.connect()?));
+            let agent = connect(self.target.ca_file.as_deref(), ANSWER, "jobglass-agent")?;
+            self.agent = Some((changed, agent));
         }
         match &self.agent {
             Some((_, agent)) => Ok(agent),
             None => Err(SendError::Unreachable("no connection".into())),
         }
-    }
-
-    fn connect(&self) -> Result<Agent, SendError> {
-        let mut tls = TlsConfig::builder();
-        if let Some(path) = &self.target.ca_file {
-            let text = self.read(path)?;
-            let certificates: Vec<Certificate<'static>> = parse_pem(&text)
-                .filter_map(|item| match item {
-                    Ok(PemItem::Certificate(certificate)) => Some(certificate),
-                    _ => None,
-                })
-                .collect();
-            if certificates.is_empty() {
-                return Err(SendError::NoCertificate(path.clone()));
-            }
-            tls = tls.root_certs(RootCerts::new_with_certs(&certificates));
-        }
-        let config = Agent::config_builder()
-            .tls_config(tls.build())
-            .http_status_as_error(false)
-            .timeout_connect(Some(CONNECT))
-            .timeout_global(Some(ANSWER))
-            .user_agent(concat!("jobglass-agent/", env!("CARGO_PKG_VERSION")))
-            .build();
-        Ok(config.new_agent())
     }
 }

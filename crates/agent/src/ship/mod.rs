@@ -6,6 +6,7 @@
 
 mod client;
 mod cursor;
+pub mod http;
 mod pack;
 
 use std::io;

@@ -6,18 +6,17 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agent::ship::http::connect;
 use anyhow::{Context, Result, bail};
 use record::batch::Refusal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, http};
 
 use crate::args::ServerArgs;
 
 /// A question over the whole history may take a while.
 const ANSWER: Duration = Duration::from_secs(600);
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// What `jobglass login` keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,27 +89,8 @@ pub struct Server {
 
 impl Server {
     pub fn new(login: Login) -> Result<Server> {
-        let mut tls = TlsConfig::builder();
-        if let Some(path) = &login.ca_file {
-            let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let certificate = |item| match item {
-                Ok(PemItem::Certificate(certificate)) => Some(certificate),
-                _ => None,
-            };
-            let certificates: Vec<Certificate<'static>> = parse_pem(&text).filter_map(certificate).collect();
-            if certificates.is_empty() {
-                bail!("{} has no certificate in it", path.display());
-            }
-            tls = tls.root_certs(RootCerts::new_with_certs(&certificates));
-        }
-        let config = Agent::config_builder()
-            .tls_config(tls.build())
-            .http_status_as_error(false)
-            .timeout_connect(Some(CONNECT))
-            .timeout_global(Some(ANSWER))
-            .user_agent(concat!("jobglass/", env!("CARGO_PKG_VERSION")))
-            .build();
-        Ok(Server { login, agent: config.new_agent() })
+        let agent = connect(login.ca_file.as_deref(), ANSWER, "jobglass")?;
+        Ok(Server { login, agent })
     }
 
     /// Asks; `None` is an answer too: it is not there.

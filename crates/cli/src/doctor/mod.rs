@@ -1,7 +1,7 @@
 //! `jobglass doctor`: checks a node and says in plain words what is wrong and what to do.
 //!
 //! The checks follow the way of the data: the guest, the agent that listens, a test program on its way through
-//! all of it, the kernel's sources, the spool, and what was left out or lost.
+//! all of it, the kernel's sources, the spool, the server, and what was left out or lost.
 
 mod agent;
 mod arrival;
@@ -9,6 +9,7 @@ mod guest;
 mod losses;
 mod machine;
 mod report;
+mod server;
 mod spool;
 
 use std::fs;
@@ -48,6 +49,7 @@ pub fn run(args: &DoctorArgs) -> Result<bool> {
     printer.print(&machine::check_queue(&node, listener.as_ref()))?;
     printer.print(&machine::check_clock(&spool))?;
     printer.print(&spool::check(&node, &spool, listener.as_ref()))?;
+    printer.print(&server::check(&node, &spool))?;
     printer.print(&losses::check(&node, &spool))?;
     printer.end()
 }
