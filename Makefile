@@ -105,17 +105,22 @@ config := $(DESTDIR)$(SYSCONFDIR)/jobglass/agent.toml
 fill := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(libdir)|g'
 
 install: $(bin) $(server) $(lib) ## install below PREFIX=/usr/local and SYSCONFDIR=/etc (DESTDIR= for packages)
+	rm -rf target/generated
 	$(bin) generate target/generated
+	$(server) generate target/generated
 	install -D -m755 $(bin) $(DESTDIR)$(PREFIX)/bin/jobglass
 	install -D -m755 $(server) $(DESTDIR)$(PREFIX)/bin/jobglass-server
 	install -D -m755 $(lib) $(DESTDIR)$(libdir)/libjobglass.so
 	install -D -m644 target/duckdb/libduckdb.so $(DESTDIR)$(libdir)/libduckdb.so
 	install -D -m644 -t $(share)/man/man1 target/generated/man/man1/*.1
-	install -D -m644 target/generated/completions/jobglass.bash $(share)/bash-completion/completions/jobglass
-	install -D -m644 target/generated/completions/_jobglass $(share)/zsh/site-functions/_jobglass
-	install -D -m644 target/generated/completions/jobglass.fish $(share)/fish/vendor_completions.d/jobglass.fish
+	for name in jobglass jobglass-server; do \
+	    install -D -m644 target/generated/completions/$$name.bash $(share)/bash-completion/completions/$$name && \
+	    install -D -m644 target/generated/completions/_$$name $(share)/zsh/site-functions/_$$name && \
+	    install -D -m644 target/generated/completions/$$name.fish $(share)/fish/vendor_completions.d/$$name.fish || exit; \
+	done
 	install -d $(units) $(modules)/lmod/jobglass $(modules)/tcl/jobglass
 	$(fill) packaging/jobglass-agent.service >$(units)/jobglass-agent.service
+	$(fill) packaging/jobglass-server.service >$(units)/jobglass-server.service
 	$(fill) packaging/modulefiles/jobglass/lmod/$(version).lua >$(modules)/lmod/jobglass/$(version).lua
 	$(fill) packaging/modulefiles/jobglass/tcl/$(version) >$(modules)/tcl/jobglass/$(version)
 	@# What an administrator may have changed is left alone.
@@ -123,10 +128,13 @@ install: $(bin) $(server) $(lib) ## install below PREFIX=/usr/local and SYSCONFD
 	test -e $(config) || install -D -m644 packaging/agent.toml $(config)
 
 uninstall: ## remove what install put there, but no configuration that was changed, and no spool
-	rm -f $(DESTDIR)$(PREFIX)/bin/jobglass $(DESTDIR)$(PREFIX)/bin/jobglass-server $(units)/jobglass-agent.service
+	rm -f $(DESTDIR)$(PREFIX)/bin/jobglass $(DESTDIR)$(PREFIX)/bin/jobglass-server
+	rm -f $(units)/jobglass-agent.service $(units)/jobglass-server.service
 	rm -f $(share)/man/man1/jobglass.1 $(share)/man/man1/jobglass-*.1
-	rm -f $(share)/bash-completion/completions/jobglass $(share)/zsh/site-functions/_jobglass
-	rm -f $(share)/fish/vendor_completions.d/jobglass.fish
+	for name in jobglass jobglass-server; do \
+	    rm -f $(share)/bash-completion/completions/$$name $(share)/zsh/site-functions/_$$name \
+	        $(share)/fish/vendor_completions.d/$$name.fish; \
+	done
 	rm -rf $(DESTDIR)$(libdir) $(share)/jobglass
 	! cmp -s packaging/jobglass.sysctl.conf $(sysctl) || rm -f $(sysctl)
 	! cmp -s packaging/agent.toml $(config) || rm -f $(config)

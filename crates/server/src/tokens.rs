@@ -152,8 +152,18 @@ pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     let _ = fs::remove_file(&new);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     writeln!(file, "{text}")?;
+    give_to_owner(&file, path)?;
     file.sync_all()?;
     fs::rename(new, path)
+}
+
+/// What root writes into a server's directory belongs to the server.
+fn give_to_owner(file: &fs::File, path: &Path) -> io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let dir = fs::metadata(path.parent().unwrap_or(Path::new(".")))?;
+    std::os::unix::fs::fchown(file, Some(dir.uid()), Some(dir.gid()))
 }
 
 /// Makes a token: the secret to hand out, and what is kept of it.
