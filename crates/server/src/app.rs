@@ -33,6 +33,7 @@ pub struct App {
     /// What the store has already of what a batch brings.
     pub catalogue: Arc<Catalogue>,
     pub metrics: Arc<Metrics>,
+    /// See [`room_for_bodies`].
     pub bodies: Arc<Semaphore>,
     /// One batch per core is decoded at a time.
     pub decoders: Semaphore,
@@ -42,22 +43,14 @@ pub struct App {
     pub rules: Rules,
 }
 
-impl App {
-    pub fn new(
-        tokens: Tokens,
-        limits: IngestLimits,
-        rates: Rates,
-        committer: Committer,
-        catalogue: Arc<Catalogue>,
-        readers: Readers,
-        wishes: Wishes,
-        rules: Rules,
-        metrics: Arc<Metrics>,
-    ) -> App {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        let (bodies, decoders) = (Arc::new(Semaphore::new(BODIES_KIB)), Semaphore::new(cores));
-        App { tokens, limits, rates, committer, catalogue, metrics, bodies, decoders, readers, wishes, rules }
-    }
+/// Room for the bodies of all requests together.
+pub fn room_for_bodies() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(BODIES_KIB))
+}
+
+/// A place for each core.
+pub fn places_for_decoders() -> Semaphore {
+    Semaphore::new(std::thread::available_parallelism().map_or(2, usize::from))
 }
 
 /// Which request goes where.

@@ -37,7 +37,7 @@ struct Submission {
 
 /// What the thread does next.
 enum Work {
-    Store(Submission),
+    Store(Box<Submission>),
     /// Something else that only the writer may do.
     Task(Box<dyn FnOnce(&mut Writer) + Send>),
     /// Nothing any more.
@@ -84,7 +84,7 @@ impl Committer {
     /// Stores a batch; returns when it is durable.
     pub async fn store(&self, prepared: Prepared) -> Result<Applied, NotStored> {
         let (answer, answered) = oneshot::channel();
-        let work = Work::Store(Submission { prepared, answer });
+        let work = Work::Store(Box::new(Submission { prepared, answer }));
         self.queue.try_send(work).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => NotStored::Busy,
             mpsc::error::TrySendError::Closed(_) => NotStored::Stopping,
@@ -130,14 +130,14 @@ impl Loop {
                 Work::Stop => return,
             };
             let mut rows = first.prepared.rows.len();
-            let mut together = vec![first];
+            let mut together = vec![*first];
             while rows < ROWS
                 && let Ok(more) = work.try_recv()
             {
                 match more {
                     Work::Store(submission) => {
                         rows += submission.prepared.rows.len();
-                        together.push(submission);
+                        together.push(*submission);
                     }
                     other => {
                         next = Some(other);

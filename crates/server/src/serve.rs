@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::app::{App, router};
+use crate::app::{App, places_for_decoders, room_for_bodies, router};
 use crate::committer::Committer;
 use crate::connections::Front;
 use crate::control::Control;
@@ -67,19 +67,19 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let served = runtime.block_on(async {
         let listener =
             listen(options.listen).with_context(|| format!("cannot listen at {}", options.listen))?;
-        let rates = Rates::new(options.share);
-        let (limits, readers) = (IngestLimits::default(), Readers::new(store.clone()));
-        let app = Arc::new(App::new(
+        let app = Arc::new(App {
             tokens,
-            limits,
-            rates,
+            limits: IngestLimits::default(),
+            rates: Rates::new(options.share),
             committer,
             catalogue,
-            readers,
-            Wishes::open(&data.path),
+            metrics: metrics.clone(),
+            bodies: room_for_bodies(),
+            decoders: places_for_decoders(),
+            readers: Readers::new(store.clone()),
+            wishes: Wishes::open(&data.path),
             rules,
-            metrics.clone(),
-        ));
+        });
         let front = Front { listener, tls, router: router(app), metrics, most: options.connections };
         let address = front.listener.local_addr()?;
         tracing::info!(%address, data = %data.path.display(), version = env!("CARGO_PKG_VERSION"), "ready");

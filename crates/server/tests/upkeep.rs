@@ -68,7 +68,7 @@ fn a_backup_made_while_batches_come_can_be_restored() {
     fs::copy(server.data().join("admin.token"), dir.path().join("data/admin.token")).unwrap();
     let second = Server::start_in(dir, &[]);
     let stored = processes(&second).len();
-    assert!(stored >= 50 && stored % 50 == 0, "whole batches: {stored}");
+    assert!(stored >= 50 && stored.is_multiple_of(50), "whole batches: {stored}");
     for n in 0..10 {
         let entries: Vec<Entry> = (0..50).map(|pid| process("alice", 50 * n + 1 + pid, now)).collect();
         assert_eq!(second.post(&batch("n1", u64::from(50 * n) + 1, &entries), &token, &[]).0, 200);
