@@ -17,6 +17,9 @@ const QUEUE: usize = 4096;
 /// Rows after which a transaction is closed although more is waiting.
 const ROWS: usize = 50_000;
 
+/// The exit code of a server whose database must be opened again.
+const FATAL: i32 = 3;
+
 /// Why a batch was not stored, though nothing is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotStored {
@@ -188,6 +191,11 @@ impl Loop {
     }
 }
 
+/// What is not acknowledged is sent again, so a database that can do nothing more is best left to the next start.
 fn not_stored(error: &StoreError) -> NotStored {
+    if error.is_fatal() {
+        tracing::error!(%error, "the database must be opened again: the server ends, to be started again");
+        std::process::exit(FATAL);
+    }
     NotStored::Store(error.to_string())
 }

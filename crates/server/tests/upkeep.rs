@@ -116,6 +116,80 @@ fn a_user_is_forgotten_while_the_server_runs_and_while_it_does_not() {
     });
 }
 
+/// Without the reserve that keeps DuckDB from it: whatever was acknowledged is there afterwards, and nothing else is needed than
+/// room and, at most, another start.
+#[test]
+fn a_disk_that_fills_up_under_the_database() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED a_disk_that_fills_up_under_the_database: it mounts a small file system, as root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Disk::mount(dir.path());
+    let mut server =
+        Server::start_in(dir, &["--least-free", "0", "--host-rate", "100000", "--host-burst", "100000"]);
+    let token = server.token("ingest");
+    let now = Timestamp::now();
+    let (mut acknowledged, mut refused, mut next) = (0, 0, 1u64);
+    let body = |first: u64| {
+        // Names that do not compress.
+        let name = |n: u64| {
+            format!("{:x}", (first + n).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_pow(3)).repeat(30)
+        };
+        let entries: Vec<Entry> = (0..200).map(|n| process(&name(n), n as u32 + 1, now)).collect();
+        batch("n1", first, &entries)
+    };
+    while refused < 5 && next < 200_000 {
+        match server.try_post(&body(next), &token) {
+            Some(200) => (acknowledged, next) = (acknowledged + 200, next + 200),
+            _ => refused += 1,
+        }
+    }
+    assert!(refused > 0 && acknowledged > 0, "the disk did not fill up: {acknowledged}");
+    disk.make_room();
+    let ended = server.child.try_wait().unwrap();
+    eprintln!("{acknowledged} acknowledged; the server has ended: {ended:?}");
+    eprintln!("{}", server.log().lines().rev().take(6).collect::<Vec<_>>().join("\n"));
+    if let Some(status) = ended {
+        assert_eq!(status.code(), Some(3), "it ends by itself: {}", server.log());
+        let dir = std::mem::replace(&mut server.dir, tempfile::tempdir().unwrap());
+        server = Server::start_in(dir, &["--least-free", "0"]);
+    }
+    let began = std::time::Instant::now();
+    while server.try_post(&body(next), &token) != Some(200) {
+        assert!(began.elapsed().as_secs() < 20, "{}", server.log());
+        std::thread::park_timeout(std::time::Duration::from_millis(200));
+    }
+    let (_, text) = server.get("/api/v1/programs", Some(&server.token("admin"))).unwrap();
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(answer["rows"][0]["runs"], acknowledged + 200);
+}
+
+/// A small file system over a directory.
+struct Disk(std::path::PathBuf);
+
+impl Disk {
+    fn mount(dir: &Path) -> Disk {
+        let mount = |options: &str| {
+            let mut mount = std::process::Command::new("mount");
+            mount.args(["-t", "tmpfs", "-o", options, "jobglass-test"]).arg(dir).status().unwrap()
+        };
+        assert!(mount("size=24m").success());
+        Disk(dir.to_owned())
+    }
+
+    fn make_room(&self) {
+        let mut mount = std::process::Command::new("mount");
+        assert!(mount.args(["-o", "remount,size=512m"]).arg(&self.0).status().unwrap().success());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
 #[test]
 fn what_is_too_old_is_deleted_at_the_next_start() {
     let mut server = Server::start(&[]);

@@ -54,6 +54,14 @@ pub enum StoreError {
     Damaged(&'static str),
 }
 
+impl StoreError {
+    /// Whether the database can do nothing more until it is opened again; to go on with it would end the process
+    /// at some point, without a word.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, StoreError::Database(error) if error.to_string().contains("FATAL Error"))
+    }
+}
+
 /// An open database; the process that has it is the only one.
 pub struct Store {
     connection: Mutex<Connection>,

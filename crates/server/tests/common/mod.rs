@@ -27,8 +27,9 @@ impl Server {
     pub fn start_in(dir: tempfile::TempDir, options: &[&str]) -> Server {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_jobglass-server"))
-            .args(["--listen", &address.to_string(), "--least-free", "1", "--data"])
+            .args(["--listen", &address.to_string(), "--data"])
             .arg(dir.path().join("data"))
+            .args(if options.contains(&"--least-free") { &[][..] } else { &["--least-free", "1"] })
             .args(options)
             .stderr(Stdio::from(fs::File::create(dir.path().join("log")).unwrap()))
             .spawn()
@@ -83,6 +84,14 @@ impl Server {
         let mut response = request.send(body).unwrap();
         let text = response.body_mut().read_to_string().unwrap();
         (response.status(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// The status, if there is an answer at all.
+    pub fn try_post(&self, body: &[u8], token: &str) -> Option<u16> {
+        let request = Server::agent().post(format!("http://{}/api/v1/ingest", self.address));
+        let request =
+            request.header("authorization", format!("Bearer {token}")).header("content-type", MEDIA_TYPE);
+        Some(request.send(body).ok()?.status().as_u16())
     }
 
     pub fn command(&self, arguments: &[&str]) -> String {
