@@ -25,6 +25,9 @@ const WINDOW_LOG_MAX: u32 = 23;
 /// A request is read up to so many times its limit, to be refused in words.
 const PATIENCE: usize = 4;
 
+/// How long a body that is refused is read all the same.
+const DRAIN: Duration = Duration::from_secs(2);
+
 /// What a batch may cost before it is known to be one.
 #[derive(Debug, Clone, Copy)]
 pub struct IngestLimits {
@@ -62,9 +65,13 @@ pub async fn ingest(
 }
 
 async fn receive(app: &Arc<App>, from: IpAddr, headers: &HeaderMap, body: Body) -> Result<Reply, ApiError> {
-    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token = app.tokens.check(authorization, Timestamp::now())?;
-    let is_compressed = encoding(headers)?;
+    let (token, is_compressed) = match admit(app, headers) {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            drain(body, app.limits).await;
+            return Err(error);
+        }
+    };
     let Received { bytes: body, room } = read(body, app.limits, &app.bodies).await?;
     // Decompressing and decoding take a core's time, not the reactor's; waiting for the disk does not.
     let core = app.decoders.acquire().await;
@@ -76,6 +83,26 @@ async fn receive(app: &Arc<App>, from: IpAddr, headers: &HeaderMap, body: Body) 
     let applied = app.committer.store(prepared).await?;
     let (stored, duplicate, unknown) = (applied.stored, applied.duplicate, applied.unknown);
     Ok(Reply { stored, duplicate, unknown, settings: app.wishes.current() })
+}
+
+/// What can be said before the body is read: whose it is, and whether it is compressed.
+fn admit(app: &App, headers: &HeaderMap) -> Result<(Token, bool), ApiError> {
+    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = app.tokens.check(authorization, Timestamp::now())?;
+    Ok((token, encoding(headers)?))
+}
+
+/// Reads a body that is refused for a moment: a client that is still sending hears why only when it is done.
+async fn drain(mut body: Body, limits: IngestLimits) {
+    let read = async {
+        let mut total = 0;
+        while let Some(Ok(frame)) = body.frame().await
+            && total <= limits.body
+        {
+            total += frame.data_ref().map_or(0, |data| data.len());
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN, read).await;
 }
 
 /// Whether the body is compressed.

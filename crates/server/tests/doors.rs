@@ -39,6 +39,11 @@ fn who_may_not_may_not() {
     // A batch of one host with a row of another in it.
     let health = Entry::Health(Health { host: "n2".into(), ..Health::default() });
     assert_eq!(server.post(&batch("n1", 9, &[health]), &node, &[]).0, 403);
+    // Who may not hears why, also in the middle of a long body.
+    let long = vec![0; 7 << 20];
+    for _ in 0..5 {
+        assert_eq!(server.post(&long, "jgi_0123", &[]).0, 401);
+    }
     // A revoked token is refused from the next request on.
     server.command(&["token", "revoke", "t1"]);
     assert_eq!(server.post(&body, &node, &[]).0, 401);
