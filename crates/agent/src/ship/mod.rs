@@ -9,7 +9,7 @@ mod cursor;
 pub mod http;
 mod pack;
 
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -35,6 +35,8 @@ const BACKOFF_MIN: Duration = Duration::from_millis(500);
 
 /// The directory in the spool for entries that the server cannot use.
 const REFUSED: &str = "refused";
+/// It holds at most so many. A server that refuses more is wrong itself: then records stay in the spool.
+const REFUSED_MAX: usize = 1000;
 
 /// What the server last said about the switch.
 const UNSAID: u8 = 0;
@@ -189,6 +191,7 @@ impl Ship {
                 self.most = packed.entries.len() / 2;
                 return Ok(true);
             }
+            Err(error) if self.refused() >= REFUSED_MAX => return Err(error),
             Err(error) => self.put_aside(&packed, &error)?,
         }
         self.cursor.advance(packed.last() + 1)?;
@@ -196,12 +199,20 @@ impl Ship {
         Ok(true)
     }
 
+    /// How many entries have been put aside.
+    fn refused(&self) -> usize {
+        std::fs::read_dir(self.options.dir.join(REFUSED)).map_or(0, Iterator::count)
+    }
+
     /// Keeps what the server refuses, for whoever wants to find out why.
     fn put_aside(&self, packed: &Packed, error: &SendError) -> io::Result<()> {
         let dir = self.options.dir.join(REFUSED);
         std::fs::create_dir_all(&dir)?;
         let path = dir.join(format!("{}.batch", packed.first));
-        std::fs::write(&path, packed.encode(&self.options.host, self.cursor.stream()))?;
+        let mut file = std::fs::File::create(&path)?;
+        file.write_all(&packed.encode(&self.options.host, self.cursor.stream()))?;
+        // The segment may be removed as soon as the cursor is behind it.
+        file.sync_all()?;
         self.counters.entries_refused.one();
         let (number, url) = (packed.first, &self.options.target.url);
         say(format_args!("{url} cannot use entry {number}: {error}; it is kept in {}", path.display()));
