@@ -4,5 +4,8 @@
 //! vanish at any moment, and a field that is missing is unknown, never zero.
 
 pub mod process;
+pub mod processes;
+pub mod read;
 
 pub use process::Proc;
+pub use processes::Processes;
