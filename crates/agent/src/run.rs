@@ -39,6 +39,7 @@ const GUESTS_QUEUE: usize = 8192;
 /// Without kernel events, messages of a process may still come when it is gone.
 const GONE_NS: u64 = 300_000_000;
 const TICK_NS: u64 = 20_000_000;
+const IDLE_NS: u64 = 500_000_000;
 const SWITCH_NS: u64 = 5_000_000_000;
 const CHECKPOINT_NS: u64 = 30_000_000_000;
 const HEALTH_NS: u64 = 60_000_000_000;
@@ -146,10 +147,14 @@ impl Guests {
         let ends = Ends { out, wake: wake.clone(), commands: orders, command_wake: command_wake.clone() };
         let receive = Receive::open(config.names(), rules, config.rate(), ends, counters, files)
             .map_err(cannot(format!("listen on {}", config.socket)))?;
+        let nice = config.limits.nice;
         let thread = thread::Builder::new()
             .name("receive".into())
             .stack_size(512 * 1024)
-            .spawn(move || receive.run())
+            .spawn(move || {
+                limits::take_short_turns(nice);
+                receive.run();
+            })
             .map_err(cannot("start a thread"))?;
         Ok(Guests { messages, wake, commands, command_wake, thread })
     }
@@ -230,6 +235,8 @@ struct Agent {
 #[derive(Default)]
 struct Due {
     tick: u64,
+    /// Before this, only an exec or a guest wakes.
+    calm: u64,
     switch: u64,
     checkpoint: u64,
     health: u64,
@@ -248,6 +255,7 @@ pub fn run(flags: Flags) -> Result<(), AgentError> {
     let (mut agent, writing) = Agent::start(flags, config)?;
     agent.is_confined = is_confined;
     agent.announce();
+    limits::take_short_turns(agent.config.limits.nice);
     while !Signals::is_set(&signals.stop) {
         agent.wait(&signals);
         agent.turn();
@@ -383,15 +391,24 @@ impl Agent {
     fn wait(&self, signals: &Signals) {
         let (_, waiting) = self.table.in_memory();
         let is_busy = waiting > 0 || self.folder.images() > 0 || !self.gone.is_empty();
-        let wait_ns = if is_busy { TICK_NS } else { 500_000_000 };
+        let calm_in = self.due.calm.saturating_sub(monotonic_ns());
+        let wait_ns = match calm_in {
+            _ if is_busy => TICK_NS,
+            0 => IDLE_NS,
+            calm_in => calm_in,
+        };
         let timeout = Timespec { tv_sec: 0, tv_nsec: wait_ns as i64 };
         let pipe = signals.pipe.as_fd();
         let mut fds = vec![
             PollFd::from_borrowed_fd(pipe, PollFlags::IN),
             PollFd::new(&*self.guests.wake, PollFlags::IN),
         ];
-        let kernel = &self.kernel;
-        fds.extend(kernel.connector.iter().map(|socket| PollFd::new(socket, PollFlags::IN)));
+        if let Some(connector) = &self.kernel.connector {
+            fds.push(PollFd::from_borrowed_fd(connector.urgent(), PollFlags::IN));
+            if calm_in == 0 {
+                fds.push(PollFd::from_borrowed_fd(connector.calm(), PollFlags::IN));
+            }
+        }
         fds.extend(self.watched.values().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
         let _ = poll(&mut fds, Some(&timeout));
         let _ = rustix::io::read(&signals.pipe, &mut [0; 64]);
@@ -424,7 +441,11 @@ impl Agent {
         let table = &mut self.table;
         let mut overrun = false;
         if let Some(connector) = &mut self.kernel.connector {
-            overrun |= connector.drain(EVENTS_PER_TURN, |event| table.event(event)).is_ok_and(|d| d.overrun);
+            let drained = connector.drain(EVENTS_PER_TURN, |event| table.event(event)).unwrap_or_default();
+            overrun |= drained.overrun;
+            if drained.messages > 0 {
+                self.due.calm = monotonic_ns() + TICK_NS;
+            }
         }
         if let Some(taskstats) = &mut self.kernel.taskstats {
             let drained = taskstats.drain(|stats| table.stats(stats));
@@ -433,7 +454,7 @@ impl Agent {
             }
         }
         self.table.settle();
-        let lost = self.kernel.connector.as_ref().map_or(0, |connector| connector.lost);
+        let lost = self.kernel.connector.as_ref().map_or(0, Connector::lost);
         if overrun || lost > self.events_lost {
             self.note_lost_events(lost - self.events_lost);
             self.events_lost = lost;

@@ -1,21 +1,27 @@
 //! The process connector: fork, exec, exit and change of user of every process, as it happens.
 //!
+//! An exec is urgent, because what `/proc` says of a short program is soon gone; all else can wait some milliseconds. So
+//! there are two sockets, one with the execs and one with the rest, and only the first must wake the agent at once.
+//! Together they have every event, and are joined again in the order of time.
+//!
 //! The kernel numbers the events of each CPU; a break in the numbers is a loss of known size. Filtering
 //! events in the kernel (6.5 and later) would break the numbers too, so all of them are taken.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::netlink;
 
 use super::Drained;
-use super::netlink::{Socket, message, messages, u32_at, u64_at};
+use super::netlink::{HEADER, Socket, message, messages, u32_at, u64_at};
+use super::numbers::Numbers;
+use crate::clock::monotonic_ns;
 
 const CN_IDX_PROC: u32 = 1;
 const CN_VAL_PROC: u32 = 1;
 const PROC_CN_MCAST_LISTEN: u32 = 1;
 const NLMSG_DONE: u16 = 3;
+const PROC_EVENT_EXEC: u32 = 2;
 /// Length of `struct cn_msg`.
 const CN_HEADER: usize = 20;
 /// What, CPU and time before an event's own data.
@@ -36,70 +42,116 @@ pub enum Event {
     Session { tgid: u32 },
 }
 
-/// Where an event stood in the numbering of its CPU.
+/// An event with its time and its place in the numbering of its CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sequence {
+pub struct Numbered {
+    pub time: u64,
     pub cpu: u32,
     pub number: u32,
+    /// `None` for an event of no interest.
+    pub event: Option<Event>,
 }
 
 /// The subscription to the kernel's process events.
 pub struct Connector {
-    socket: Socket,
-    numbers: HashMap<u32, u32>,
-    /// Events the kernel numbered and did not deliver.
-    pub lost: u64,
-}
-
-impl AsFd for Connector {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
+    execs: Socket,
+    others: Socket,
+    /// Taken from the sockets, later than what may be given.
+    held: Vec<Numbered>,
+    numbers: Numbers,
 }
 
 impl Connector {
     /// Subscribes; needs the right to administer the network.
     pub fn open() -> io::Result<Connector> {
-        let socket = Socket::open(Some(netlink::CONNECTOR), CN_IDX_PROC)?;
-        let mut request = Vec::new();
-        for word in [CN_IDX_PROC, CN_VAL_PROC, 0, 0] {
-            request.extend(word.to_ne_bytes());
-        }
-        request.extend(4u16.to_ne_bytes());
-        request.extend(0u16.to_ne_bytes());
-        request.extend(PROC_CN_MCAST_LISTEN.to_ne_bytes());
-        socket.send(&message(NLMSG_DONE, 0, &request))?;
-        Ok(Connector { socket, numbers: HashMap::new(), lost: 0 })
+        let what = (HEADER + CN_HEADER) as u32;
+        let socket = |is_execs| {
+            let socket = Socket::open(Some(netlink::CONNECTOR), CN_IDX_PROC)?;
+            socket.keep(what, PROC_EVENT_EXEC, is_execs)?;
+            io::Result::Ok(socket)
+        };
+        let (execs, others) = (socket(true)?, socket(false)?);
+        subscribe(&others)?;
+        Ok(Connector { execs, others, held: Vec::new(), numbers: Numbers::default() })
     }
 
-    /// Takes all events that are there, up to `max`, and gives each to `take`.
+    /// Readable when a program was executed: what is known of it should be read at once.
+    pub fn urgent(&self) -> BorrowedFd<'_> {
+        self.execs.as_fd()
+    }
+
+    /// Readable when anything else happened.
+    pub fn calm(&self) -> BorrowedFd<'_> {
+        self.others.as_fd()
+    }
+
+    /// Events the kernel numbered and did not deliver.
+    pub fn lost(&self) -> u64 {
+        self.numbers.lost
+    }
+
+    /// Takes the events that are there, up to `max` of each socket, and gives them in the order of time.
+    ///
+    /// A process's exec is delivered before it can fork or end. So what is not later than the moment at which the execs
+    /// were looked for has all its past in the two queues, and is given; the rest waits for the next call.
     pub fn drain(&mut self, max: usize, mut take: impl FnMut(Event)) -> io::Result<Drained> {
+        let mut until = monotonic_ns();
         let mut drained = Drained::default();
-        while drained.messages < max {
-            let datagram = match self.socket.receive() {
-                Ok(Some(datagram)) => datagram,
-                Ok(None) => break,
-                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {
-                    drained.overrun = true;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            drained.messages += 1;
-            for (_, payload) in messages(datagram) {
-                let Some((sequence, event)) = parse(payload) else { continue };
-                if let Some(before) = self.numbers.insert(sequence.cpu, sequence.number) {
-                    self.lost += u64::from(sequence.number.wrapping_sub(before).wrapping_sub(1));
-                }
-                event.into_iter().for_each(&mut take);
-            }
+        for socket in [&mut self.execs, &mut self.others] {
+            let (end, more) = receive(socket, max, &mut self.held)?;
+            until = until.min(end);
+            drained.messages += more.messages;
+            drained.overrun |= more.overrun;
         }
+        for Numbered { cpu, number, event, .. } in due(&mut self.held, until) {
+            self.numbers.note(cpu, number);
+            event.into_iter().for_each(&mut take);
+        }
+        self.numbers.count();
         Ok(drained)
     }
 }
 
+/// Takes what is not later than `until`, in the order of time.
+fn due(held: &mut Vec<Numbered>, until: u64) -> impl Iterator<Item = Numbered> {
+    held.sort_by_key(|numbered| numbered.time);
+    let count = held.partition_point(|numbered| numbered.time <= until);
+    held.drain(..count)
+}
+
+/// Switches the events on, for all who listen.
+fn subscribe(socket: &Socket) -> io::Result<()> {
+    let mut request = Vec::new();
+    for word in [CN_IDX_PROC, CN_VAL_PROC, 0, 0] {
+        request.extend(word.to_ne_bytes());
+    }
+    request.extend(4u16.to_ne_bytes());
+    request.extend(0u16.to_ne_bytes());
+    request.extend(PROC_CN_MCAST_LISTEN.to_ne_bytes());
+    socket.send(&message(NLMSG_DONE, 0, &request))
+}
+
+/// Takes up to `max` datagrams; says up to which time it has all of them.
+fn receive(socket: &mut Socket, max: usize, into: &mut Vec<Numbered>) -> io::Result<(u64, Drained)> {
+    let mut drained = Drained::default();
+    while drained.messages < max {
+        let datagram = match socket.receive() {
+            Ok(Some(datagram)) => datagram,
+            Ok(None) => return Ok((u64::MAX, drained)),
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {
+                drained.overrun = true;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        drained.messages += 1;
+        into.extend(messages(datagram).filter_map(|(_, payload)| parse(payload)));
+    }
+    Ok((into.last().map_or(u64::MAX, |numbered| numbered.time), drained))
+}
+
 /// Parses a `cn_msg` with a `proc_event`; events of no interest have a number only. `None` if it is neither.
-pub fn parse(payload: &[u8]) -> Option<(Sequence, Option<Event>)> {
+pub fn parse(payload: &[u8]) -> Option<Numbered> {
     if u32_at(payload, 0)? != CN_IDX_PROC || u32_at(payload, 4)? != CN_VAL_PROC {
         return None;
     }
@@ -113,19 +165,20 @@ pub fn parse(payload: &[u8]) -> Option<(Sequence, Option<Event>)> {
     let data = |index: usize| u32_at(event, EVENT_HEADER + 4 * index);
     let event = match what {
         0x1 => Some(Event::Fork { time, parent_tgid: data(1)?, child: data(2)?, child_tgid: data(3)? }),
-        0x2 => Some(Event::Exec { time, tgid: data(1)? }),
+        PROC_EVENT_EXEC => Some(Event::Exec { time, tgid: data(1)? }),
         0x4 => Some(Event::Uid { tgid: data(1)?, real: data(2)?, effective: data(3)? }),
         0x80 => Some(Event::Session { tgid: data(1)? }),
         0x8000_0000 => Some(Event::Exit { time, pid: data(0)?, tgid: data(1)?, status: data(2)? }),
         _ => None,
     };
-    Some((Sequence { cpu, number }, event))
+    Some(Numbered { time, cpu, number, event })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::HashMap;
 
     fn event(what: u32, cpu: u32, number: u32, data: &[u32]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -139,7 +192,7 @@ mod tests {
 
     #[test]
     fn each_kind_is_read() {
-        let sequence = Sequence { cpu: 3, number: 9 };
+        let numbered = |event| Some(Numbered { time: 77, cpu: 3, number: 9, event });
         for (what, data, expected) in [
             (
                 1,
@@ -152,11 +205,53 @@ mod tests {
             (0x80, &[5, 6], Some(Event::Session { tgid: 6 })),
             (0x200, &[5, 6], None),
         ] {
-            assert_eq!(parse(&event(what, 3, 9, data)), Some((sequence, expected)));
+            assert_eq!(parse(&event(what, 3, 9, data)), numbered(expected));
         }
-        assert_eq!(parse(&event(0, 3, 9, &[0])), Some((sequence, None)));
+        assert_eq!(parse(&event(0, 3, 9, &[0])), numbered(None));
         assert_eq!(parse(&event(0, u32::MAX, 9, &[0])), None);
         assert_eq!(parse(&event(2, 3, 9, &[5])), None);
+    }
+
+    #[test]
+    fn two_queues_are_joined_in_the_order_of_time() {
+        let at = |time, number| Numbered { time, cpu: 0, number, event: None };
+        // Execs first, as they are read, then the rest; what is later than 6 has perhaps a past that is not here yet.
+        let mut held = vec![at(2, 11), at(5, 13), at(8, 15), at(1, 10), at(4, 12), at(7, 14)];
+        let numbers = |held: &mut Vec<Numbered>, until| -> Vec<u32> {
+            due(held, until).map(|numbered| numbered.number).collect()
+        };
+        assert_eq!(numbers(&mut held, 6), [10, 11, 12, 13]);
+        assert_eq!(numbers(&mut held, 6), [0; 0]);
+        held.push(at(6, 20));
+        assert_eq!(numbers(&mut held, u64::MAX), [20, 14, 15]);
+    }
+
+    /// A program's end is in the calm queue before its exec has been asked for: the exec is given first all the same.
+    #[test]
+    fn an_exec_is_given_before_the_end_it_led_to() {
+        let Ok(mut connector) = Connector::open() else {
+            eprintln!("skipped: no right to hear the kernel's process events");
+            return;
+        };
+        let children: Vec<u32> = (0..20)
+            .map(|_| {
+                let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
+                child.wait().unwrap();
+                child.id()
+            })
+            .collect();
+        let mut seen: HashMap<u32, Vec<&str>> = HashMap::new();
+        let take = |event| match event {
+            Event::Fork { child, .. } => seen.entry(child).or_default().push("fork"),
+            Event::Exec { tgid, .. } => seen.entry(tgid).or_default().push("exec"),
+            Event::Exit { pid, .. } => seen.entry(pid).or_default().push("exit"),
+            _ => {}
+        };
+        connector.drain(usize::MAX, take).unwrap();
+        for child in children {
+            assert_eq!(seen[&child], ["fork", "exec", "exit"]);
+        }
+        assert_eq!(connector.lost(), 0);
     }
 
     proptest! {

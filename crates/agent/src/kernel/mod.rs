@@ -3,6 +3,7 @@
 
 pub mod connector;
 mod netlink;
+mod numbers;
 pub mod taskstats;
 
 pub use connector::{Connector, Event};

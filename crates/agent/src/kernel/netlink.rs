@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{self, AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use socket2::{SockFilter, SockRef};
 
 /// Length of a netlink message header.
 pub const HEADER: usize = 16;
@@ -37,6 +38,21 @@ impl Socket {
         }
         net::bind(&fd, &SocketAddrNetlink::new(0, groups))?;
         Ok(Socket { fd, buf: vec![0; READ_BYTES] })
+    }
+
+    /// Receives from now on only datagrams whose word at `at` is `word`, or with `is_kept` false only others.
+    pub fn keep(&self, at: u32, word: u32, is_kept: bool) -> io::Result<()> {
+        const LOAD_WORD: u16 = 0x20;
+        const JUMP_IF_EQUAL: u16 = 0x15;
+        const RETURN: u16 = 0x06;
+        let (equal, other) = if is_kept { (u32::MAX, 0) } else { (0, u32::MAX) };
+        SockRef::from(&self.fd).attach_filter(&[
+            // The filter loads in network order, the kernel writes in its own.
+            SockFilter::new(LOAD_WORD, 0, 0, at),
+            SockFilter::new(JUMP_IF_EQUAL, 0, 1, word.to_be()),
+            SockFilter::new(RETURN, 0, 0, equal),
+            SockFilter::new(RETURN, 0, 0, other),
+        ])
     }
 
     /// Sends a message to the kernel.
