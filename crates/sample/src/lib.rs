@@ -3,9 +3,11 @@
 //! A reader knows nothing of jobs or records. Whatever cannot be read or parsed is `None`: a process may
 //! vanish at any moment, and a field that is missing is unknown, never zero.
 
+pub mod cgroup;
 pub mod process;
 pub mod processes;
 pub mod read;
 
+pub use cgroup::{Cgroups, Groups};
 pub use process::Proc;
 pub use processes::Processes;

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RawDir, accessat, openat};
 use rustix::io::{Errno, Result, read};
 
 /// Most files are shorter; the buffer grows where one is not.
@@ -27,7 +27,13 @@ pub struct Reader {
 impl Reader {
     /// Reads below `root`.
     pub fn new(root: impl Into<PathBuf>) -> Reader {
-        Reader { root: root.into(), dir: None, buffer: vec![0; BUFFER], listing: Vec::with_capacity(LISTING), calls: 0 }
+        Reader {
+            root: root.into(),
+            dir: None,
+            buffer: vec![0; BUFFER],
+            listing: Vec::with_capacity(LISTING),
+            calls: 0,
+        }
     }
 
     /// Where it reads.
@@ -84,6 +90,30 @@ impl Reader {
 
     /// The names in a directory, in the kernel's order.
     pub fn names(&mut self, path: &[u8], mut take: impl FnMut(&[u8])) -> Result<()> {
+        self.entries(path, |name, _| take(name))
+    }
+
+    /// The names of the directories in a directory.
+    pub fn directories(&mut self, path: &[u8], mut take: impl FnMut(&[u8])) -> Result<()> {
+        self.entries(path, |name, kind| {
+            if kind == FileType::Directory {
+                take(name);
+            }
+        })
+    }
+
+    /// Whether there is something of this name.
+    pub fn exists(&mut self, path: &[u8]) -> bool {
+        self.calls += 1;
+        let is_open = self.open_root().is_ok();
+        is_open
+            && self
+                .dir
+                .as_ref()
+                .is_some_and(|dir| accessat(dir, path, Access::EXISTS, AtFlags::empty()).is_ok())
+    }
+
+    fn entries(&mut self, path: &[u8], mut take: impl FnMut(&[u8], FileType)) -> Result<()> {
         self.open_root()?;
         let root = self.dir.as_ref().ok_or(Errno::NOENT)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -96,7 +126,7 @@ impl Reader {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
-                take(name);
+                take(name, entry.file_type());
             }
         }
     }
@@ -192,5 +222,19 @@ mod tests {
         names.sort();
         expected.sort();
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn directories_are_told_from_files_and_links() {
+        let tree = tempfile::tempdir().unwrap();
+        fs::create_dir(tree.path().join("group")).unwrap();
+        fs::write(tree.path().join("file"), "").unwrap();
+        std::os::unix::fs::symlink("group", tree.path().join("link")).unwrap();
+        let mut reader = Reader::new(tree.path());
+        let mut names = Vec::new();
+        reader.directories(b".", |name| names.push(name.to_vec())).unwrap();
+        assert_eq!(names, [b"group"]);
+        assert!(reader.exists(b"file") && reader.exists(b"link") && !reader.exists(b"none"));
+        assert!(!Reader::new("/none/such").exists(b"file"));
     }
 }
