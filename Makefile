@@ -74,6 +74,7 @@ lint-licences:
 bench: build ## measure what the guest and the agent cost
 	scripts/need bench
 	$(shipped) bench/run
+	bench/sample
 
 load: build ## measure what the server bears: 3,000 agents, beside DuckDB's appender
 	target/release/jobglass-load ingest

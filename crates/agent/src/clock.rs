@@ -42,6 +42,11 @@ impl Clock {
         monotonic.saturating_add(self.wall_minus_monotonic)
     }
 
+    /// Clock ticks since boot.
+    pub fn ticks_now(&self) -> u64 {
+        read(ClockId::Boottime) / self.tick_ns
+    }
+
     /// The monotonic time of a process's start in clock ticks since boot.
     pub fn from_ticks(&self, ticks: u64) -> u64 {
         ticks.saturating_mul(self.tick_ns).saturating_sub(self.boottime_minus_monotonic)

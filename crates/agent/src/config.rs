@@ -14,6 +14,7 @@ use crate::files::HashLimits;
 use crate::fold::FoldRules;
 use crate::limits::parse_cpus;
 use crate::receive::{Names, Rate};
+use crate::sampling::Cadence;
 use crate::ship::{ShipOptions, Target};
 use crate::spool::SpoolLimits;
 
@@ -43,6 +44,7 @@ pub struct Config {
     pub server: Server,
     pub fold: Fold,
     pub files: Files,
+    pub sampling: Sampling,
     pub limits: Limits,
     pub privacy: Privacy,
 }
@@ -94,6 +96,20 @@ pub struct Files {
     pub mib_per_second: u64,
 }
 
+/// `[sampling]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sampling {
+    pub enabled: bool,
+    /// The node and all jobs are read this often.
+    pub every_seconds: f64,
+    /// In its first seconds a job is read more often, so that short jobs have data.
+    pub first_seconds: f64,
+    pub first_every_seconds: f64,
+    /// A job may ask for a finer rate (`JOBGLASS_RATE=5s`), but for none finer than this.
+    pub least_every_seconds: f64,
+}
+
 /// `[limits]`
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -142,6 +158,7 @@ impl Default for Config {
             server: Server::default(),
             fold: Fold::default(),
             files: Files::default(),
+            sampling: Sampling::default(),
             limits: Limits::default(),
             privacy: Privacy::default(),
         }
@@ -183,6 +200,18 @@ impl Default for Fold {
 impl Default for Files {
     fn default() -> Self {
         Files { max_mib: 1024, mib_per_second: 50 }
+    }
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling {
+            enabled: true,
+            every_seconds: 60.0,
+            first_seconds: 30.0,
+            first_every_seconds: 5.0,
+            least_every_seconds: 1.0,
+        }
     }
 }
 
@@ -256,6 +285,16 @@ impl Config {
                 return Err(format!("fold.{name} = {value} is not between 0 and 86400"));
             }
         }
+        for (name, value, least) in [
+            ("every_seconds", self.sampling.every_seconds, 0.1),
+            ("first_seconds", self.sampling.first_seconds, 0.0),
+            ("first_every_seconds", self.sampling.first_every_seconds, 0.1),
+            ("least_every_seconds", self.sampling.least_every_seconds, 0.1),
+        ] {
+            if !(least..=86_400.0).contains(&value) {
+                return Err(format!("sampling.{name} = {value} is not between {least} and 86400"));
+            }
+        }
         let flush = self.server.flush_seconds;
         if !(0.1..=3600.0).contains(&flush) {
             return Err(format!("server.flush_seconds = {flush} is not between 0.1 and 3600"));
@@ -316,6 +355,16 @@ impl Config {
         HashLimits {
             max_bytes: self.files.max_mib.saturating_mul(1 << 20),
             bytes_per_second: self.files.mib_per_second.saturating_mul(1 << 20),
+        }
+    }
+
+    pub fn cadence(&self) -> Cadence {
+        let ns = |seconds: f64| (seconds * 1e9) as u64;
+        Cadence {
+            every: ns(self.sampling.every_seconds),
+            young: ns(self.sampling.first_seconds),
+            young_every: ns(self.sampling.first_every_seconds),
+            least: ns(self.sampling.least_every_seconds),
         }
     }
 

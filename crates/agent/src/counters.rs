@@ -62,6 +62,10 @@ counters! {
     images_dropped_spool,
     /// Images that could not be queued for writing: the disk is too slow.
     images_dropped_queue,
+    /// Readings of the node and its jobs written to the spool.
+    readings_spooled,
+    /// Readings that could not be written: the spool is full or the disk too slow.
+    readings_dropped,
     /// Batches that the server has acknowledged.
     batches_shipped,
     /// Entries in those batches.

@@ -5,6 +5,7 @@
 //! * [`receive`] takes the guests' messages, [`kernel`] the kernel's events and accounting;
 //! * [`table`] joins them into program images, with [`job`], [`session`] and [`container`] to say where they ran and
 //!   [`files`] to say what was executed and loaded;
+//! * [`sampling`] measures the node and its jobs;
 //! * [`fold`] puts what is alike into one row;
 //! * [`output`] writes rows to the [`spool`];
 //! * [`ship`] sends the spool to the server;
@@ -26,6 +27,7 @@ pub mod output;
 pub mod progress;
 pub mod receive;
 pub mod run;
+pub mod sampling;
 mod say;
 pub mod session;
 pub mod ship;

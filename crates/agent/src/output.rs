@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use record::entry::{Entry, File, Gap, GapReason, Health, ObjectList};
+use record::reading::Reading;
 
 use crate::checkpoint;
 use crate::clock::wall_ns;
@@ -31,6 +32,7 @@ enum Work {
     /// Gaps wait beside the queue.
     Gaps,
     Health(Box<Health>),
+    Reading(Box<Reading>),
     Running(Vec<Finished>),
     Stop,
 }
@@ -114,6 +116,13 @@ impl Output {
         let _ = self.queue.try_send(Work::Gaps);
     }
 
+    /// A reading; while the disk stalls it is left out, and counted.
+    pub fn reading(&self, reading: Reading) {
+        if self.queue.try_send(Work::Reading(Box::new(reading))).is_err() {
+            self.counters.readings_dropped.one();
+        }
+    }
+
     pub fn health(&self, health: Health) {
         let _ = self.queue.try_send(Work::Health(Box::new(health)));
     }
@@ -163,6 +172,7 @@ impl Writer {
                 Ok(Work::File(_)) => {}
                 Ok(Work::Gaps) => {}
                 Ok(Work::Health(health)) => self.health(*health),
+                Ok(Work::Reading(reading)) => self.reading(*reading),
                 Ok(Work::Running(running)) => {
                     let next = self.spool.next_number();
                     if checkpoint::write(&self.dir, next, &running, wall_ns()).is_ok() {
@@ -225,6 +235,17 @@ impl Writer {
         let refused: Vec<Gap> =
             gaps.into_iter().filter(|gap| !self.write_one(Entry::Gap(gap.clone()))).collect();
         self.gaps.lock().unwrap_or_else(PoisonError::into_inner).extend(refused);
+    }
+
+    fn reading(&mut self, mut reading: Reading) {
+        for job in &mut reading.jobs {
+            job.user = job.uid.and_then(|uid| self.user(uid));
+        }
+        if self.write_one(Entry::Reading(Box::new(reading))) {
+            self.counters.readings_spooled.one();
+        } else {
+            self.counters.readings_dropped.one();
+        }
     }
 
     /// Rows before this one have been counted meanwhile.

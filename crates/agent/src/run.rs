@@ -25,6 +25,7 @@ use crate::kernel::{Connector, Taskstats};
 use crate::output::{Output, Writing};
 use crate::progress::{self, Left, Progress, ProgressFile};
 use crate::receive::{Command, Ends, Receive, wake, waker, woken};
+use crate::sampling::Sampling;
 use crate::say::say;
 use crate::ship::{self, Cursor, Shipping};
 use crate::spool::{SpoolWriter, lock};
@@ -216,6 +217,7 @@ struct Agent {
     output: Output,
     ship: Arc<ship::Shared>,
     shipping: Option<Shipping>,
+    sampling: Option<Sampling>,
     progress: ProgressFile,
     /// Forks that happened before we listened, less those seen before the count was taken.
     forks_before: u64,
@@ -328,6 +330,7 @@ impl Agent {
             memories_max: config.limits.guests.min(descriptors.saturating_sub(256) as usize),
         };
         let guests = Guests::start(&config, rules, counters.clone(), files.clone())?;
+        let sampling = start_sampling(&config, &around, &output, &guests.wake)?;
         let mut agent = Agent {
             table: Table::new(around),
             folder: Folder::new(config.fold_rules(), counters.clone()),
@@ -340,6 +343,7 @@ impl Agent {
             output,
             ship,
             shipping,
+            sampling,
             progress,
             forks_before,
             started: wall_ns(),
@@ -433,8 +437,24 @@ impl Agent {
         for uid in self.table.take_new_users() {
             self.guests.tell(Command::User(uid));
         }
+        self.tell_sampling();
         self.do_what_is_due();
         self.write_progress(false);
+    }
+
+    /// What the sampling thread wants to know, and what it should not miss.
+    fn tell_sampling(&mut self) {
+        let Some(sampling) = self.sampling.as_ref().filter(|_| self.is_off.is_none()) else { return };
+        if self.table.take_begun() {
+            sampling.begun();
+        }
+        let quiet = self.table.take_quiet();
+        if !quiet.is_empty() {
+            sampling.quiet(quiet);
+        }
+        if sampling.wants_census() {
+            sampling.census(self.table.census(monotonic_ns()));
+        }
     }
 
     fn take_events(&mut self) {
@@ -619,6 +639,9 @@ impl Agent {
         self.table.set_rules(rules.clone());
         self.guests.tell(Command::Rules(rules));
         self.folder.set_rules(config.fold_rules());
+        if let Some(sampling) = &self.sampling {
+            sampling.set_cadence(config.cadence());
+        }
         self.config = config;
         self.due.switch = 0;
         say("configuration read again");
@@ -638,6 +661,9 @@ impl Agent {
         self.output.last_running(self.table.snapshot());
         self.report_health();
         self.write_progress(true);
+        if let Some(sampling) = self.sampling.take() {
+            sampling.stop();
+        }
         self.output.stop();
         self.guests.stop();
         writing.wait();
@@ -645,6 +671,20 @@ impl Agent {
             shipping.stop();
         }
     }
+}
+
+fn start_sampling(
+    config: &Config,
+    around: &Surroundings,
+    output: &Output,
+    wake: &Arc<OwnedFd>,
+) -> Result<Option<Sampling>, AgentError> {
+    if !config.sampling.enabled {
+        return Ok(None);
+    }
+    Sampling::start(config.cadence(), around.host.clone(), around.clock, output.clone(), wake.clone())
+        .map(Some)
+        .map_err(cannot("start a thread"))
 }
 
 fn host_name() -> String {

@@ -20,9 +20,13 @@ pub fn from_cgroup(lines: &[u8], host: &str) -> Option<String> {
 /// The name of the terminal's session in which a process runs.
 pub fn of_terminal(proc: &Proc, pid: u32, host: &str) -> Option<String> {
     let leader = proc.stat(pid)?.session;
-    // A leader that has gone leaves its number.
-    let start = proc.stat(leader).map_or(String::new(), |stat| format!("-{:x}", stat.start_ticks));
-    Some(format!("sid-{leader}{start}.{}@{host}", *BOOT))
+    Some(named(leader, proc.stat(leader).map(|stat| stat.start_ticks), host))
+}
+
+/// The name of a terminal's session by its leader. One that has gone leaves its number only.
+pub fn named(leader: u32, start_ticks: Option<u64>, host: &str) -> String {
+    let start = start_ticks.map_or(String::new(), |ticks| format!("-{ticks:x}"));
+    format!("sid-{leader}{start}.{}@{host}", *BOOT)
 }
 
 /// The unit of a login session, a service or a container in the lines of `/proc/PID/cgroup`.

@@ -17,6 +17,7 @@ pub struct Args {
 pub enum Command {
     Processes(ProcessesArgs),
     Job(JobArgs),
+    Series(SeriesArgs),
     /// Programs that are used here, those that ran most first
     #[command(after_help = PROGRAMS_HELP)]
     Programs(UsedArgs),
@@ -34,6 +35,7 @@ pub enum Command {
     Agent(AgentArgs),
     Run(RunArgs),
     Doctor(DoctorArgs),
+    Sample(SampleArgs),
     /// Look into an agent's spool
     Spool {
         #[command(subcommand)]
@@ -132,7 +134,7 @@ pub struct ProcessesArgs {
     pub server: ServerArgs,
 }
 
-/// Show what ran in a job: the tree of programs, libraries, modules
+/// Show what ran in a job, and what it reserved and used
 ///
 /// A program outside any batch job belongs to its login session, which is a job, too.
 /// Exit code 0, 1 if nothing was seen of the job, 2 for an error.
@@ -150,6 +152,36 @@ pub struct JobArgs {
     /// All libraries, not only those most used
     #[arg(long)]
     pub all: bool,
+    /// Only what it reserved and used
+    #[arg(long)]
+    pub resources: bool,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Show a metric of a job over time, node by node
+///
+/// The value of a gauge, or the rate of a counter: cores for CPU time, bytes per second for bytes.
+/// Exit code 0, 1 if nothing was measured, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass series 4711 cpu
+  jobglass series 4711 memory --node n0042 --csv")]
+pub struct SeriesArgs {
+    /// The batch job or login session
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The metric: cpu, memory, read_bytes, …; a wrong one is answered with those there are
+    #[arg(value_name = "METRIC")]
+    pub metric: String,
+    /// On this node or host only
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+    /// On this cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
     #[command(flatten)]
     pub shape: ShapeArgs,
     #[command(flatten)]
@@ -344,6 +376,37 @@ pub struct RunArgs {
     pub program: Vec<OsString>,
 }
 
+/// Read what this node and its jobs use now, without any server
+///
+/// A login session or a service counts as a job where there is no batch job.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass sample
+  jobglass sample --once --json | jq '.jobs[] | {job, session, values}'
+  jobglass sample --repeat 11 --interval 1 --stats")]
+pub struct SampleArgs {
+    /// One reading (the default)
+    #[arg(long, conflicts_with = "repeat")]
+    pub once: bool,
+    /// So many readings
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+    /// Seconds from one reading to the next
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_seconds)]
+    pub interval: f64,
+    /// What the readings cost, instead of what they say
+    #[arg(long)]
+    pub stats: bool,
+    /// One JSON object per reading, with every process
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is no number of seconds"))?;
+    if (0.0..=86_400.0).contains(&seconds) { Ok(seconds) } else { Err("not between 0 and 86400".into()) }
+}
+
 /// Check this node and say in plain words what is wrong
 ///
 /// Exit code 0 if all is well, 1 if a check failed.
@@ -402,6 +465,8 @@ pub enum Kind {
     Gap,
     /// How the agent fared
     Health,
+    /// What the node and its jobs used
+    Reading,
     /// Everything (JSON objects with a `kind`)
     All,
 }

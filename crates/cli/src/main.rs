@@ -6,6 +6,7 @@ mod ask;
 mod doctor;
 mod generate;
 mod run;
+mod sample;
 mod spool;
 mod table;
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Processes(args) => ask::processes(&args),
         Command::Job(args) => ask::job(&args),
+        Command::Series(args) => ask::series(&args),
         Command::Programs(args) => ask::programs(&args),
         Command::Libraries(args) => ask::libraries(&args),
         Command::Modules(args) => ask::modules(&args),
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Command::Agent(args) => agent_command::run(args),
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Sample(args) => sample::run(&args),
         Command::Spool { command: SpoolCommand::Read(args) } => spool::read(&args),
         Command::Generate(args) => generate::run(&args),
     };

@@ -72,6 +72,15 @@ impl Table {
     }
 }
 
+/// Bytes in the unit that leaves at most four digits, rounded up.
+pub fn human_bytes(bytes: u64) -> String {
+    match bytes {
+        0..1_048_576 => format!("{}K", bytes.div_ceil(1 << 10)),
+        1_048_576..10_737_418_240 => format!("{}M", bytes.div_ceil(1 << 20)),
+        _ => format!("{}G", bytes.div_ceil(1 << 30)),
+    }
+}
+
 fn length(text: &str) -> usize {
     text.chars().count()
 }

@@ -4,6 +4,7 @@
 use record::batch::{Batch, Stream};
 use record::bytes::Bytes;
 use record::entry::{Entry, Gap, Health, Image, Nanos, RankUse};
+use record::reading::{Reading, Values};
 use serde_json::json;
 
 use crate::catalogue::{Catalogue, Stored};
@@ -36,6 +37,7 @@ pub struct Prepared {
     pub rows: Vec<Row>,
     pub gaps: Vec<(u64, Gap)>,
     pub healths: Vec<(u64, Health)>,
+    pub readings: Vec<(u64, Box<Reading>)>,
     pub unknown: Vec<(u64, Vec<u8>)>,
     pub shared: Shared,
 }
@@ -75,6 +77,7 @@ pub fn prepare(batch: &Batch, catalogue: &Catalogue) -> Result<Prepared, Prepare
         rows: Vec::with_capacity(batch.entries.len()),
         gaps: Vec::new(),
         healths: Vec::new(),
+        readings: Vec::new(),
         unknown: Vec::new(),
         shared,
     };
@@ -104,7 +107,7 @@ fn is_shared(payload: &[u8]) -> bool {
 /// `None` is an entry of a kind that this version does not know, from a newer agent.
 pub fn decode(payload: &[u8]) -> Result<Option<Entry>, String> {
     /// The highest number of a variant of [`Entry`].
-    const KINDS: u64 = 4;
+    const KINDS: u64 = 5;
     if kind(payload).is_some_and(|kind| kind > KINDS) {
         return Ok(None);
     }
@@ -134,6 +137,11 @@ impl Prepared {
                 self.check_host(number, &health.host)?;
                 check_times(number, [Some(health.time), Some(health.started)])?;
                 self.healths.push((number, health));
+            }
+            Entry::Reading(reading) => {
+                self.check_host(number, &reading.host)?;
+                check_reading(number, &reading)?;
+                self.readings.push((number, reading));
             }
             Entry::Objects(_) | Entry::File(_) => {}
         }
@@ -165,6 +173,29 @@ fn check_ranges(number: u64, image: &Image) -> Result<(), PrepareError> {
         return Ok(());
     }
     Err(PrepareError::Range { number, what: "a number" })
+}
+
+/// Of what is measured, only numbers that the store cannot hold are refused; metrics it does not know are left out there.
+fn check_reading(number: u64, reading: &Reading) -> Result<(), PrepareError> {
+    check_times(number, [Some(reading.time)])?;
+    let fits = |values: &Values| values.iter().all(|(_, value)| i64::try_from(value).is_ok());
+    for job in &reading.jobs {
+        check_times(number, [Some(job.start), job.end, Some(job.every)])?;
+        let reserved = job.reserved.and_then(|reserved| reserved.memory);
+        check_times(number, [reserved])?;
+        let whose = [&job.job, &job.session];
+        if whose.into_iter().flatten().count() != 1 {
+            return Err(PrepareError::Range { number, what: "the name of a job or session" });
+        }
+    }
+    let of_jobs = reading
+        .jobs
+        .iter()
+        .flat_map(|job| job.commands.iter().map(|command| &command.values).chain([&job.values]));
+    if of_jobs.chain([&reading.node]).all(fits) {
+        return Ok(());
+    }
+    Err(PrepareError::Range { number, what: "a measured value" })
 }
 
 fn row(

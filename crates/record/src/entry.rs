@@ -1,4 +1,4 @@
-//! What the agent spools and ships: program images, object lists, files, gaps, health.
+//! What the agent spools and ships: program images, object lists, files, gaps, health, readings.
 //!
 //! Encoded as CBOR arrays by field number; a new field gets a new number and is optional, so that older and
 //! newer sides read each other. Absent means unknown: no number here is ever zero for want of knowledge.
@@ -7,6 +7,7 @@ use minicbor::{Decode, Encode};
 use serde::Serialize;
 
 use crate::bytes::Bytes;
+use crate::reading::Reading;
 
 /// One entry of a spool.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
@@ -26,6 +27,9 @@ pub enum Entry {
     /// How the agent fares.
     #[n(4)]
     Health(#[n(0)] Health),
+    /// What was measured.
+    #[n(5)]
+    Reading(#[n(0)] Box<Reading>),
 }
 
 /// Nanoseconds since 1970.

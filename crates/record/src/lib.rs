@@ -4,6 +4,8 @@
 //! * [`rules`]: what may leave a user's process: kept variables, secrets, programs to skip.
 //! * [`guest`]: what the guest wrote, decoded by the agent.
 //! * [`entry`]: what the agent spools.
+//! * [`metric`]: the catalogue of what is measured.
+//! * [`reading`]: what was measured, of a node and of its jobs.
 //! * [`batch`]: entries on their way to the server, and its answer.
 //!
 //! The first two are the `no_std` core that lives inside users' processes; the rest needs the feature `std`.
@@ -20,3 +22,7 @@ pub mod bytes;
 pub mod entry;
 #[cfg(feature = "std")]
 pub mod guest;
+#[cfg(feature = "std")]
+pub mod metric;
+#[cfg(feature = "std")]
+pub mod reading;

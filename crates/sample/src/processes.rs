@@ -169,26 +169,52 @@ impl Processes {
 
     /// Reads all processes. `now_ticks` is the time since boot, to tell which of them are young.
     pub fn read(&mut self, now_ticks: u64) -> Result<Seen, Errno> {
-        let mut seen = Seen::default();
         self.round += 1;
-        self.processes.clear();
         let mut pids = std::mem::take(&mut self.pids);
         pids.clear();
         self.reader.names(b".", |name| pids.extend(number(name).and_then(|pid| u32::try_from(pid).ok())))?;
-        for pid in &pids {
-            match self.process(*pid, now_ticks) {
+        let seen = self.read_these(pids.iter().copied(), now_ticks);
+        self.pids = pids;
+        let round = self.round;
+        self.known.retain(|_, known| known.round == round);
+        self.texts.retain(|text| Arc::strong_count(text) > 1);
+        Ok(seen)
+    }
+
+    /// Reads some processes, between two readings of all.
+    pub fn read_these(&mut self, pids: impl Iterator<Item = u32>, now_ticks: u64) -> Seen {
+        let mut seen = Seen::default();
+        self.processes.clear();
+        for pid in pids {
+            match self.process(pid, now_ticks) {
                 Ok(process) if process.times.is_kernel_thread => seen.kernel_threads += 1,
                 Ok(process) => self.processes.push(process),
                 Err(Lacking::Gone) => seen.vanished += 1,
                 Err(Lacking::Garbled) => seen.garbled += 1,
             }
         }
-        self.pids = pids;
         seen.processes = self.processes.len();
-        let round = self.round;
-        self.known.retain(|_, known| known.round == round);
-        self.texts.retain(|text| Arc::strong_count(text) > 1);
-        Ok(seen)
+        seen
+    }
+
+    /// How many threads of a process run, could run, or wait for a disk.
+    pub fn busy_threads(&mut self, pid: u32) -> Option<u64> {
+        self.set_path(pid, "task");
+        let path = std::mem::take(&mut self.path);
+        let mut threads = Vec::new();
+        let listed = self.reader.names(&path, |name| threads.push(name.to_vec()));
+        self.path = path;
+        listed.ok()?;
+        let mut busy = 0;
+        for thread in threads {
+            self.set_path(pid, "task/");
+            self.path.extend(thread);
+            self.path.extend(b"/stat");
+            // A thread that has ended meanwhile is not busy.
+            let text = self.reader.once(&self.path).unwrap_or_default();
+            busy += u64::from(state(text).is_some_and(is_busy));
+        }
+        Some(busy)
     }
 
     fn process(&mut self, pid: u32, now_ticks: u64) -> Result<Process, Lacking> {
@@ -299,6 +325,17 @@ enum Lacking {
     Garbled,
 }
 
+/// Whether a process or thread in this state runs, could run, or waits for a disk.
+pub fn is_busy(state: u8) -> bool {
+    matches!(state, b'R' | b'D')
+}
+
+/// The state in `/proc/PID/stat`.
+fn state(text: &[u8]) -> Option<u8> {
+    let close = text.iter().rposition(|byte| *byte == b')')?;
+    words(text.get(close + 1..)?).next()?.first().copied()
+}
+
 /// `pid (comm) S ppid …`; the name may hold anything, so fields are counted from its last parenthesis.
 pub fn parse_stat(text: &[u8]) -> Option<Times> {
     const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -376,9 +413,9 @@ pub fn parse_status(text: &[u8]) -> Status {
 
 /// The bits set in a mask such as `ff,ffffffff`.
 fn count_bits(mask: &[u8]) -> Option<u32> {
-    mask.iter().filter(|byte| **byte != b',').try_fold(0, |sum, byte| {
-        Some(sum + char::from(*byte).to_digit(16)?.count_ones())
-    })
+    mask.iter()
+        .filter(|byte| **byte != b',')
+        .try_fold(0, |sum, byte| Some(sum + char::from(*byte).to_digit(16)?.count_ones()))
 }
 
 #[cfg(test)]
@@ -510,6 +547,19 @@ mod tests {
         assert!(me.memory.unwrap().resident > 0 && me.status.unwrap().processors.unwrap() > 0);
         let exe = std::env::current_exe().unwrap().into_os_string().into_encoded_bytes();
         assert_eq!(me.exe.as_deref(), Some(exe.as_slice()));
+    }
+
+    #[test]
+    fn busy_threads_are_counted() {
+        let tree = tempfile::tempdir().unwrap();
+        for (thread, state) in [(7, 'R'), (8, 'S'), (9, 'D'), (10, 'I')] {
+            let dir = tree.path().join(format!("7/task/{thread}"));
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("stat"), format!("{thread} (R) R) {state} 1 2")).unwrap();
+        }
+        let mut processes = Processes::new(tree.path());
+        assert_eq!(processes.busy_threads(7), Some(2));
+        assert_eq!(processes.busy_threads(8), None);
     }
 
     proptest! {

@@ -61,6 +61,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/ingest", post(ingest::ingest))
         .route("/api/v1/processes", get(read::processes))
         .route("/api/v1/jobs/{id}", get(read::job))
+        .route("/api/v1/jobs/{id}/series/{metric}", get(read::series))
         .route("/api/v1/programs", get(read::programs))
         .route("/api/v1/libraries", get(read::libraries))
         .route("/api/v1/modules", get(read::modules))

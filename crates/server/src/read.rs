@@ -9,6 +9,7 @@ use axum::extract::{FromRequestParts, Path, Query, State};
 use axum::http::header;
 use axum::http::request::Parts;
 use jiff::Timestamp;
+use record::metric::{self, Of};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use store::{Filter, GroupBy, Reader, Rule, Store, StoreError};
@@ -349,15 +350,46 @@ pub async fn job(
     let which = Which { cluster: asked(query)?.cluster, job: Some(id.clone()), ..Which::default() };
     let (filter, _) = which.filter()?;
     let filter = Filter { limit: None, ..filter };
-    let found = ask(&app, move |reader| reader.job(&filter)).await?;
+    let now = i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
+    let found = ask(&app, move |reader| reader.job(&filter, now)).await?;
     found.map(Json).ok_or_else(|| ApiError::NotFound(format!("nothing was seen of job {id}")))
+}
+
+/// Which node a series is wanted of.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct OfNode {
+    cluster: Option<String>,
+    /// A host, or a node of the batch system.
+    host: Option<String>,
+}
+
+/// A metric of a job over time, node by node: the value of a gauge, or the rate of a counter.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/series/{metric}",
+    params(("id" = String, Path), ("metric" = String, Path), OfNode), security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403), (status = 404)))]
+pub async fn series(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
+    query: Asked<OfNode>,
+) -> Result<Json<Rows>, ApiError> {
+    let Path((id, name)) = path.map_err(|error| ApiError::BadRequest(error.body_text()))?;
+    let metric = metric::by_name(&name).filter(|metric| metric.of == Of::Job).ok_or_else(|| {
+        let known: Vec<&str> = metric::of(Of::Job).map(|metric| metric.name).collect();
+        ApiError::NotFound(format!("no metric `{name}` of jobs; there are: {}", known.join(", ")))
+    })?;
+    let OfNode { cluster, host } = asked(query)?;
+    let (filter, _) = Which { cluster, host, job: Some(id), ..Which::default() }.filter()?;
+    Ok(Rows::new(ask(&app, move |reader| reader.series(&filter, metric)).await?, u64::MAX))
 }
 
 /// The description of the whole API.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job, env_check, env_rules),
+    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job, series, env_check, env_rules),
     components(schemas(Rows, Checked)),
     modifiers(&Tokens)
 )]

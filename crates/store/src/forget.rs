@@ -14,7 +14,7 @@ use crate::write::Writer;
 pub enum Forget {
     /// A user's name, or number.
     User(String),
-    /// Processes that ended, and gaps and reports of agents that were, before this time (nanoseconds since 1970).
+    /// Processes that ended, and gaps, readings and reports of agents that were, before this time (nanoseconds since 1970).
     Before(i64),
 }
 
@@ -38,6 +38,12 @@ const SWEEP: &[&str] = &[
        UNION SELECT exe_file FROM process WHERE exe_file IS NOT NULL)",
 ];
 
+/// A command belongs to the job that was read with it.
+const COMMANDS_OF_USER: &str = "DELETE FROM command_sample c USING job_sample j \
+    WHERE (j.\"user\" = ? OR j.uid = ?) AND c.stream = j.stream AND c.number = j.number \
+    AND c.job IS NOT DISTINCT FROM j.job AND c.session IS NOT DISTINCT FROM j.session \
+    AND c.node IS NOT DISTINCT FROM j.node";
+
 impl Writer {
     /// Deletes all of it or nothing. What is received already stays known as received: a batch that an agent sends
     /// again does not bring it back.
@@ -46,12 +52,18 @@ impl Writer {
         let processes = match what {
             Forget::User(user) => {
                 let uid = user.parse::<u32>().map_or(Sql::Null, Sql::UInt);
+                transaction.execute(COMMANDS_OF_USER, params![user, uid])?;
+                let of_user = "DELETE FROM job_sample WHERE \"user\" = ? OR uid = ?";
+                transaction.execute(of_user, params![user, uid])?;
                 let of_user = "DELETE FROM process WHERE \"user\" = ? OR uid = ?";
                 transaction.execute(of_user, params![user, uid])?
             }
             Forget::Before(time) => {
                 transaction.execute("DELETE FROM gap WHERE to_ns < ?", params![time])?;
-                transaction.execute("DELETE FROM health WHERE time_ns < ?", params![time])?;
+                for table in ["health", "job_sample", "command_sample", "node_sample"] {
+                    let old = format!("DELETE FROM {table} WHERE time_ns < ?");
+                    transaction.execute(&old, params![time])?;
+                }
                 let old = "DELETE FROM process WHERE coalesce(end_ns, start_ns) < ?";
                 transaction.execute(old, params![time])?
             }

@@ -7,6 +7,7 @@ mod backup;
 mod forget;
 pub mod query;
 mod received;
+mod samples;
 mod schema;
 pub mod time;
 mod write;

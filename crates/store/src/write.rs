@@ -12,6 +12,7 @@ use record::entry::{EndedBy, File, GapReason, JobFrom, WithoutGuest};
 
 use crate::StoreError;
 use crate::received::Received;
+use crate::samples::Samples;
 
 /// What became of one batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -243,6 +244,9 @@ impl Writer {
                 blind
             ])?;
         }
+        for (number, reading) in batch.readings.iter().filter(|(number, _)| is_new(*number)) {
+            tables.samples.reading((id, *number), reading)?;
+        }
         for (number, payload) in batch.unknown.iter().filter(|(number, _)| is_new(*number)) {
             tables.unknown_entry.append_row(params![id, number, payload])?;
             unknown += 1;
@@ -369,6 +373,7 @@ struct Tables<'c> {
     environment: Appender<'c>,
     gap: Appender<'c>,
     health: Appender<'c>,
+    samples: Samples<'c>,
     unknown_entry: Appender<'c>,
 }
 
@@ -385,6 +390,7 @@ impl<'c> Tables<'c> {
             environment: connection.appender("environment")?,
             gap: connection.appender("gap")?,
             health: connection.appender("health")?,
+            samples: Samples::open(connection)?,
             unknown_entry: connection.appender("unknown_entry")?,
         })
     }
@@ -406,7 +412,7 @@ impl<'c> Tables<'c> {
         ] {
             table.flush()?;
         }
-        Ok(())
+        self.samples.flush()
     }
 
     fn process(&mut self, stream: u32, row: &Row) -> Result<(), StoreError> {
@@ -463,7 +469,7 @@ impl<'c> Tables<'c> {
 }
 
 /// `prepare` has refused what does not fit.
-fn signed(number: u64) -> i64 {
+pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

@@ -133,7 +133,7 @@ fn a_process_has_all_its_fields() {
 fn a_job_is_a_tree() {
     let dir = tempfile::tempdir().unwrap();
     let (_store, reader) = reader(&dir);
-    let job = |id: &str| reader.job(&Filter { job: Some(id.into()), ..Filter::default() }).unwrap();
+    let job = |id: &str| reader.job(&Filter { job: Some(id.into()), ..Filter::default() }, 0).unwrap();
     let found = job("17").unwrap();
     let parents: Vec<&Value> =
         found["processes"].as_array().unwrap().iter().map(|row| &row["parent"]).collect();

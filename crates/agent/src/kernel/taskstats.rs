@@ -38,6 +38,13 @@ pub struct TaskStats {
     pub peak_kib: u64,
     pub read_bytes: u64,
     pub write_bytes: u64,
+    /// Through system calls, wherever the data lay.
+    pub read_chars: u64,
+    pub write_chars: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    pub switches: u64,
+    pub involuntary_switches: u64,
     /// The executable's device and inode; kernels from 5.18 on say them.
     pub exe: Option<(u64, u64)>,
 }
@@ -142,9 +149,15 @@ mod at {
     pub const AC_PID: usize = 128;
     pub const AC_UTIME: usize = 152;
     pub const AC_STIME: usize = 160;
+    pub const AC_MINFLT: usize = 168;
+    pub const AC_MAJFLT: usize = 176;
     pub const HIWATER_RSS: usize = 200;
+    pub const READ_CHAR: usize = 216;
+    pub const WRITE_CHAR: usize = 224;
     pub const READ_BYTES: usize = 248;
     pub const WRITE_BYTES: usize = 256;
+    pub const NVCSW: usize = 272;
+    pub const NIVCSW: usize = 280;
     pub const AC_EXE_DEV: usize = 384;
     pub const AC_EXE_INODE: usize = 392;
 }
@@ -168,6 +181,12 @@ fn parse_stats(stats: &[u8]) -> Option<TaskStats> {
         peak_kib: word(at::HIWATER_RSS)?,
         read_bytes: word(at::READ_BYTES)?,
         write_bytes: word(at::WRITE_BYTES)?,
+        read_chars: word(at::READ_CHAR)?,
+        write_chars: word(at::WRITE_CHAR)?,
+        minor_faults: word(at::AC_MINFLT)?,
+        major_faults: word(at::AC_MAJFLT)?,
+        switches: word(at::NVCSW)?,
+        involuntary_switches: word(at::NIVCSW)?,
         exe,
     })
 }

@@ -59,6 +59,7 @@ impl Table {
         if let Some(process) = self.live.get_mut(&pid)
             && process.context.job.is_none()
         {
+            self.accounts.note_job(&job);
             process.context = Rc::new(Context { job: Some(job), ..(*process.context).clone() });
             self.jobs_are_told = true;
         }
@@ -111,6 +112,7 @@ impl Table {
             self.jobs_are_told = true;
             let Some(process) = self.live.get_mut(&pid) else { return };
             if process.context.job.as_ref() != Some(&job) {
+                self.accounts.note_job(&job);
                 process.context = Rc::new(Context { job: Some(job), ..(*process.context).clone() });
             }
             return;

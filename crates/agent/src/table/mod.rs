@@ -11,6 +11,7 @@
 //! * A guest's message is sent before `main` and may be read after the process is gone. So an image that has
 //!   ended waits a moment ([`GRACE_NS`]) for its guest before it is finished.
 
+mod accounts;
 mod draft;
 mod look;
 mod snapshot;
@@ -34,6 +35,8 @@ use crate::counters::Counters;
 use crate::files::Files;
 use crate::kernel::{Event, TaskStats};
 
+use accounts::Accounts;
+pub use accounts::{Account, Census, Ended, Subject};
 pub use draft::Finished;
 use draft::{About, Context, Draft};
 use usage::{Base, Sum};
@@ -126,6 +129,7 @@ pub struct Table {
     /// The cluster's name, as the first process of a job had it, for those that do not say.
     cluster: Option<String>,
     memories: usize,
+    accounts: Accounts,
 }
 
 /// A process to look at again.
@@ -167,6 +171,7 @@ impl Table {
             jobs_are_told: false,
             cluster: None,
             memories: 0,
+            accounts: Accounts::default(),
         }
     }
 
@@ -258,6 +263,7 @@ impl Table {
                 None => sum.borrow_mut().missing = true,
             }
         }
+        self.accounts.settle();
     }
 
     /// Events were lost: what is known is compared with what runs.
@@ -431,6 +437,7 @@ impl Table {
         by: EndedBy,
         status: Option<u32>,
     ) {
+        self.note_end(&process, time.unwrap_or_else(crate::clock::monotonic_ns));
         let image = std::mem::replace(&mut process.image, Live::new(0));
         self.memories -= usize::from(image.memory.is_some());
         let mut draft = Draft::new(pid, &process, &image, &self.around.clock);

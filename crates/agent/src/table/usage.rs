@@ -18,6 +18,12 @@ pub struct Sum {
     pub peak_kib: u64,
     pub read_bytes: u64,
     pub write_bytes: u64,
+    pub read_chars: u64,
+    pub write_chars: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    pub switches: u64,
+    pub involuntary_switches: u64,
     /// The accounting of some thread was lost.
     pub missing: bool,
     /// Some thread's accounting is there.
@@ -33,6 +39,12 @@ impl Sum {
         self.peak_kib = self.peak_kib.max(stats.peak_kib);
         self.read_bytes += stats.read_bytes;
         self.write_bytes += stats.write_bytes;
+        self.read_chars += stats.read_chars;
+        self.write_chars += stats.write_chars;
+        self.minor_faults += stats.minor_faults;
+        self.major_faults += stats.major_faults;
+        self.switches += stats.switches;
+        self.involuntary_switches += stats.involuntary_switches;
         self.exe = stats.exe.or(self.exe);
         self.any = true;
     }
@@ -43,6 +55,12 @@ impl Sum {
         self.system_us += other.system_us;
         self.read_bytes += other.read_bytes;
         self.write_bytes += other.write_bytes;
+        self.read_chars += other.read_chars;
+        self.write_chars += other.write_chars;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        self.switches += other.switches;
+        self.involuntary_switches += other.involuntary_switches;
         self.missing |= other.missing;
         self.any |= other.any;
     }
@@ -84,7 +102,7 @@ pub fn base_from_proc(proc: &Proc, pid: u32) -> Option<Base> {
 }
 
 /// Splits the precise CPU time in the proportion of the sampled ones, as the kernel does for `getrusage`.
-fn split(cpu_ns: u64, user: u64, system: u64) -> (u64, u64) {
+pub fn split(cpu_ns: u64, user: u64, system: u64) -> (u64, u64) {
     if system == 0 {
         return (cpu_ns, 0);
     }

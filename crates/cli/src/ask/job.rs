@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::pager;
 use super::show::{self, Shape, bytes, cpu, end, lasted, program, text, time};
+use super::{pager, resources};
 use crate::table::{self, Table};
 
 /// Libraries shown without `--all`.
@@ -21,7 +21,10 @@ pub fn show(job: &Value, shape: &Shape, all: bool) -> Result<()> {
     }
     let mut out = String::new();
     head(job, &mut out);
-    out.push_str(&tree(processes));
+    if !processes.is_empty() {
+        out.push_str(&tree(processes));
+    }
+    out.push_str(&resources::section(&job["resources"]));
     let libraries = job["libraries"].as_array().unwrap_or(&none);
     let shown = if all { libraries.len() } else { libraries.len().min(LIBRARIES) };
     section(&mut out, "Libraries", &libraries[..shown], show::OWN_LIBRARY);
@@ -30,6 +33,18 @@ pub fn show(job: &Value, shape: &Shape, all: bool) -> Result<()> {
     }
     section(&mut out, "Modules", job["modules"].as_array().unwrap_or(&none), show::OWN_MODULE);
     Ok(pager::print(&out)?)
+}
+
+/// Prints what a job reserved and used; says whether anything was measured.
+pub fn show_resources(job: &Value, shape: &Shape) -> Result<bool> {
+    let measured = &job["resources"];
+    match shape {
+        _ if measured.is_null() => eprintln!("jobglass: nothing was measured of job {}", text(&job["job"])),
+        Shape::Table => pager::print(resources::section(measured).trim_start())?,
+        Shape::Json => pager::print(&format!("{measured}\n"))?,
+        Shape::Csv => bail!("resources are not rows: use --json, or jobglass series for one metric"),
+    }
+    Ok(!measured.is_null())
 }
 
 /// Rows as `jobglass processes` shows them: each with its libraries instead of the name of their list.

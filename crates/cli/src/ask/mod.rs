@@ -2,6 +2,7 @@
 
 mod job;
 mod pager;
+mod resources;
 mod server;
 mod show;
 mod when;
@@ -10,7 +11,9 @@ use anyhow::Result;
 use jiff::Zoned;
 use serde_json::Value;
 
-use crate::args::{EnvCheckArgs, JobArgs, LoginArgs, ProcessesArgs, ServerArgs, UsedArgs, UsesArgs};
+use crate::args::{
+    EnvCheckArgs, JobArgs, LoginArgs, ProcessesArgs, SeriesArgs, ServerArgs, UsedArgs, UsesArgs,
+};
 use server::{Login, Server};
 use show::{Column, Shape};
 
@@ -127,8 +130,19 @@ pub fn job(args: &JobArgs) -> Result<bool> {
         eprintln!("jobglass: nothing was seen of job {}", args.id);
         return Ok(false);
     };
+    if args.resources {
+        return job::show_resources(&found, &args.shape.into());
+    }
     job::show(&found, &args.shape.into(), args.all)?;
     Ok(true)
+}
+
+pub fn series(args: &SeriesArgs) -> Result<bool> {
+    let mut parameters = Parameters::new();
+    add(&mut parameters, "cluster", args.cluster.as_ref());
+    add(&mut parameters, "host", args.node.as_ref());
+    let path = format!("/api/v1/jobs/{}/series/{}", escape(&args.id), escape(&args.metric));
+    rows(&server(&args.server)?, &path, &parameters, show::SERIES, &args.shape.into())
 }
 
 /// A job's name as part of a path.

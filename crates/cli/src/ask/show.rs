@@ -67,6 +67,15 @@ pub const MODULE: &[Column] =
 pub const OWN_LIBRARY: &[Column] = &[RUNS, NAME];
 pub const OWN_MODULE: &[Column] = &[RUNS, ("MODULE", |row| text(&row["module"]))];
 
+/// A metric over time.
+pub const SERIES: &[Column] = &[
+    ("NODE", |row| text(if row["node"].is_null() { &row["host"] } else { &row["node"] })),
+    ("FROM", |row| time(&row["from"])),
+    ("TO", |row| time(&row["to"])),
+    (">VALUE", |row| row["value"].as_f64().map_or_else(unknown, |value| format!("{value:.3}"))),
+    ("UNIT", |row| text(&row["unit"])),
+];
+
 /// What `env-check` found, and its rules.
 pub const CHECKED: &[Column] = &[
     ("RULE", |row| text(&row["rule"])),
@@ -192,12 +201,7 @@ pub fn cpu(row: &Value) -> String {
 }
 
 pub fn bytes(value: &Value) -> String {
-    let Some(bytes) = value.as_u64() else { return unknown() };
-    match bytes {
-        0..1_048_576 => format!("{}K", bytes.div_ceil(1 << 10)),
-        1_048_576..10_737_418_240 => format!("{}M", bytes.div_ceil(1 << 20)),
-        _ => format!("{}G", bytes.div_ceil(1 << 30)),
-    }
+    value.as_u64().map_or_else(unknown, table::human_bytes)
 }
 
 /// The path, and what tells one run from another.

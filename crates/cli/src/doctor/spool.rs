@@ -92,6 +92,7 @@ impl Read {
             Entry::Image(image) => image.end.or(Some(image.start)),
             Entry::Gap(gap) => Some(gap.to),
             Entry::Health(health) => Some(health.time),
+            Entry::Reading(reading) => Some(reading.time),
             Entry::File(_) | Entry::Objects(_) => None,
         };
         self.newest = self.newest.max(time);

@@ -13,6 +13,7 @@ pub fn entry(entry: &Entry, known: &Known) -> Value {
         Entry::File(file) => self::file(file),
         Entry::Gap(gap) => self::gap(gap),
         Entry::Health(health) => self::health(health),
+        Entry::Reading(reading) => crate::sample::reading_json(reading),
         Entry::Objects(list) => json!({"kind": "objects", "objects": objects(Some(list), known)}),
     }
 }

@@ -11,6 +11,7 @@ use anyhow::Result;
 use record::entry::{Entry, File, ObjectList};
 
 use crate::args::{Kind, SpoolReadArgs};
+pub use json::time;
 
 /// Files and lists that images refer to.
 #[derive(Default)]
@@ -32,6 +33,7 @@ pub fn read(args: &SpoolReadArgs) -> Result<bool> {
             Entry::File(_) => matches!(args.kind, Kind::File | Kind::All),
             Entry::Gap(_) => matches!(args.kind, Kind::Gap | Kind::All),
             Entry::Health(_) => matches!(args.kind, Kind::Health | Kind::All),
+            Entry::Reading(_) => matches!(args.kind, Kind::Reading | Kind::All),
             Entry::Objects(_) => false,
         };
         if !is_wanted {

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use record::entry::{EndedBy, Entry, Image, source};
+use record::reading::JobReading;
 
 use super::{Known, json};
 use crate::table;
@@ -45,6 +46,14 @@ impl Table {
                 (
                     &["TIME", "HOST", "COUNTERS"][..],
                     vec![local_time(health.time), health.host.clone(), counters.join(" ")],
+                )
+            }
+            Entry::Reading(reading) => {
+                let name = |job: &JobReading| job.job.clone().or(job.session.clone());
+                let jobs: Vec<String> = reading.jobs.iter().filter_map(name).collect();
+                (
+                    &["TIME", "HOST", "JOBS AND SESSIONS"][..],
+                    vec![local_time(reading.time), reading.host.clone(), jobs.join(" ")],
                 )
             }
             Entry::Objects(_) => return,

@@ -4,10 +4,12 @@ pub mod environment;
 mod job;
 mod processes;
 mod programs;
+mod resources;
 mod uses;
 
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, Row, ToSql, Transaction};
+use record::metric::Metric;
 use serde_json::{Map, Value, json};
 
 use crate::StoreError;
@@ -63,8 +65,24 @@ impl Reader {
 
     /// Everything that ran in a job, each process with the place of its parent in the list; `None` if there is no
     /// such job.
-    pub fn job(&self, filter: &Filter) -> Result<Option<Value>, StoreError> {
-        self.ask(|snapshot| snapshot.job(filter))
+    pub fn job(&self, filter: &Filter, now_ns: i64) -> Result<Option<Value>, StoreError> {
+        self.ask(|snapshot| {
+            let resources = snapshot.resources(filter, now_ns)?;
+            let mut job = snapshot.job(filter)?;
+            // A job that runs has been measured before one of its programs has ended.
+            if job.is_none() && !resources.is_null() {
+                job = Some(json!({"job": filter.job, "processes": [], "rows": 0, "libraries": [], "modules": [], "containers": []}));
+            }
+            if let Some(job) = &mut job {
+                job["resources"] = resources;
+            }
+            Ok(job)
+        })
+    }
+
+    /// The series of a metric of a job, node by node.
+    pub fn series(&self, filter: &Filter, metric: &'static Metric) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.series(filter, metric))
     }
 
     /// Programs, those that ran most first.
@@ -119,7 +137,7 @@ impl Snapshot<'_> {
     fn conditions(&self, filter: &Filter) -> Result<Conditions, StoreError> {
         let mut conditions = Conditions::from(filter);
         if let Some(job) = &filter.job {
-            let (column, first, last) = self.find_job(job)?;
+            let (column, first, last) = self.find_job("process", job)?;
             let values = [Sql::BigInt(first), Sql::BigInt(last), Sql::Text(job.clone())];
             conditions.add(&format!("rowid BETWEEN ? AND ? AND {column} = ?"), values);
         }
@@ -129,9 +147,9 @@ impl Snapshot<'_> {
     /// Where a job's rows lie: it has stretches of the table that follow each other in time, and looking for one name in
     /// one column shows most others to be without it. A session is looked for only where no batch job has the name: either
     /// or both in one condition would have to be looked for everywhere.
-    fn find_job(&self, job: &str) -> Result<(&'static str, i64, i64), StoreError> {
+    fn find_job(&self, table: &str, job: &str) -> Result<(&'static str, i64, i64), StoreError> {
         for column in ["job", "session"] {
-            let sql = format!("SELECT min(rowid), max(rowid) FROM process WHERE {column} = ?");
+            let sql = format!("SELECT min(rowid), max(rowid) FROM {table} WHERE {column} = ?");
             let found =
                 self.rows(&sql, &[Sql::Text(job.to_owned())], |row| Ok((row.get(0)?, row.get(1)?)))?;
             if let Some((Some(first), Some(last))) = found.first() {

@@ -1,0 +1,132 @@
+//! Reads `/proc` and `/sys` for one reading, and sorts what is found by whom it belongs to.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use sample::cgroup::{Cgroups, Groups};
+use sample::processes::{Process, Processes, Seen};
+
+use super::live::{Commands, Live};
+use crate::clock::Clock;
+use crate::table::{Account, Census, Subject};
+use crate::{job, session};
+
+/// Start times are compared in clock ticks, which are coarse.
+const SAME_NS: u64 = 20_000_000;
+
+/// The readers.
+pub struct Collector {
+    pub processes: Processes,
+    pub cgroups: Cgroups,
+    clock: Clock,
+}
+
+/// What belongs to one job or session.
+#[derive(Debug, Default)]
+pub struct Own {
+    pub live: Live,
+    pub commands: Commands,
+    pub groups: Option<Groups>,
+    pub is_shared: bool,
+}
+
+impl Default for Collector {
+    fn default() -> Self {
+        Collector { processes: Processes::default(), cgroups: Cgroups::default(), clock: Clock::now() }
+    }
+}
+
+impl Collector {
+    /// System calls of the readers until now.
+    pub fn calls(&self) -> u64 {
+        self.processes.calls() + self.cgroups.calls()
+    }
+
+    /// Reads all processes.
+    pub fn read_all(&mut self) -> io::Result<Seen> {
+        Ok(self.processes.read(self.clock.ticks_now())?)
+    }
+
+    /// Reads the processes of the accounts that are due.
+    pub fn read_due(&mut self, census: &Census, due: &[bool]) -> Seen {
+        let is_due = |at: usize| due.get(at).copied().unwrap_or(false);
+        let pids = census.live.iter().filter(|(_, (_, at))| is_due(*at)).map(|(pid, _)| *pid);
+        self.processes.read_these(pids, self.clock.ticks_now())
+    }
+
+    /// Sorts what was read by the accounts that are due.
+    pub fn sort(&mut self, census: &Census, due: &[bool]) -> BTreeMap<usize, Own> {
+        let is_due = |at: &usize| due.get(*at).copied().unwrap_or(false);
+        let mut accounts: BTreeMap<usize, Own> =
+            (0..census.accounts.len()).filter(is_due).map(|at| (at, Own::default())).collect();
+        let processes = std::mem::take(&mut self.processes.processes);
+        for process in &processes {
+            let Some((start, at)) = census.live.get(&process.pid) else { continue };
+            let is_same = self.clock.from_ticks(process.times.start_ticks).abs_diff(*start) < SAME_NS;
+            let (Some(own), Some(account)) = (accounts.get_mut(at), census.accounts.get(*at)) else {
+                continue;
+            };
+            if is_same {
+                let has_several = process.times.threads > 1;
+                let busy = has_several.then(|| self.processes.busy_threads(process.pid)).flatten();
+                own.add(process, busy, &account.subject);
+            }
+        }
+        self.processes.processes = processes;
+        accounts
+    }
+
+    /// Who the processes that were read belong to, by their control groups and terminals alone: for those who look once, and
+    /// have not watched every process begin.
+    pub fn survey(&self, host: &str) -> Census {
+        let starts: HashMap<u32, u64> =
+            self.processes.processes.iter().map(|process| (process.pid, process.times.start_ticks)).collect();
+        let mut census = Census::default();
+        let mut at: HashMap<Subject, usize> = HashMap::new();
+        for process in &self.processes.processes {
+            let Some(subject) = subject(process, &starts, host) else { continue };
+            let start = self.clock.from_ticks(process.times.start_ticks);
+            let index = *at.entry(subject).or_insert_with_key(|subject| {
+                census.accounts.push(Account::new(subject.clone(), start));
+                census.accounts.len() - 1
+            });
+            if let Some(account) = census.accounts.get_mut(index) {
+                account.meet(start, process.status.and_then(|status| status.uid));
+            }
+            census.live.insert(process.pid, (start, index));
+        }
+        census
+    }
+}
+
+fn subject(process: &Process, starts: &HashMap<u32, u64>, host: &str) -> Option<Subject> {
+    let lines = process.cgroup.as_deref().unwrap_or_default();
+    if let Some(job) = job::from_cgroup(lines) {
+        return Some(Subject { job: Some(job.id), node: job.node, session: None });
+    }
+    let leader = process.times.session;
+    let session = session::from_cgroup(lines, host)
+        .or_else(|| (leader > 0).then(|| session::named(leader, starts.get(&leader).copied(), host)));
+    session.map(|session| Subject { job: None, node: None, session: Some(session) })
+}
+
+impl Own {
+    fn add(&mut self, process: &Process, busy: Option<u64>, subject: &Subject) {
+        self.live.add(process, busy);
+        self.commands.add(process, busy);
+        if self.groups.is_none()
+            && let Some(lines) = &process.cgroup
+        {
+            let groups = Groups::parse(lines).up_to(|part| is_own_group(part, subject));
+            self.groups = Some(groups).filter(|groups| !groups.is_empty());
+        }
+    }
+}
+
+/// Whether this component of a path is the group that holds all of a job or session.
+fn is_own_group(part: &[u8], subject: &Subject) -> bool {
+    match &subject.job {
+        Some(job) => part.strip_prefix(b"job_") == Some(job.as_bytes()),
+        None => part != b"init.scope" && (part.ends_with(b".scope") || part.ends_with(b".service")),
+    }
+}

@@ -1,0 +1,264 @@
+//! What each job and session has used through processes that have ended, and which processes it has.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use record::reading::Reserved;
+
+use super::draft::{About, Context};
+use super::usage::Sum;
+use super::{Process, Table};
+use crate::job::{self, Job, Variables};
+
+/// A job or session without processes is forgotten after this time: a job may be without any between two steps.
+const FORGET_NS: u64 = 3_600_000_000_000;
+
+/// A batch job on a node, or a session where there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Subject {
+    pub job: Option<String>,
+    /// The resource manager's name for the node; several may be on one host.
+    pub node: Option<String>,
+    pub session: Option<String>,
+}
+
+impl Subject {
+    /// Whom the processes with this context belong to, if to anyone.
+    fn of(context: &Context, claimed: Option<String>) -> Option<Subject> {
+        let job = context.job.as_ref();
+        let id = job.map(|job| job.id.clone()).or(claimed);
+        let session = context.session.as_deref().filter(|_| id.is_none()).map(str::to_owned);
+        let is_any = id.is_some() || session.is_some();
+        is_any.then(|| Subject { job: id, node: job.and_then(|job| job.node.clone()), session })
+    }
+}
+
+/// What processes had used when they ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ended {
+    pub processes: u64,
+    /// Of them, those whose accounting was lost.
+    pub unaccounted: u64,
+    pub user_ns: u64,
+    pub system_ns: u64,
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+    pub read_chars: u64,
+    pub write_chars: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    pub switches: u64,
+    pub involuntary_switches: u64,
+    /// The highest peak of any of them.
+    pub peak_bytes: u64,
+}
+
+impl Ended {
+    fn add(&mut self, sum: &Sum) {
+        self.processes += 1;
+        self.unaccounted += u64::from(sum.missing || !sum.any);
+        let (user, system) = super::usage::split(sum.cpu_ns, sum.user_us, sum.system_us);
+        self.user_ns += user;
+        self.system_ns += system;
+        self.read_bytes += sum.read_bytes;
+        self.write_bytes += sum.write_bytes;
+        self.read_chars += sum.read_chars;
+        self.write_chars += sum.write_chars;
+        self.minor_faults += sum.minor_faults;
+        self.major_faults += sum.major_faults;
+        self.switches += sum.switches;
+        self.involuntary_switches += sum.involuntary_switches;
+        self.peak_bytes = self.peak_bytes.max(sum.peak_kib * 1024);
+    }
+}
+
+/// The account of a job or session. Times are monotonic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    pub subject: Subject,
+    pub cluster: Option<String>,
+    pub uid: Option<u32>,
+    pub first_start: u64,
+    pub last_end: Option<u64>,
+    pub ended: Ended,
+    pub reserved: Reserved,
+    /// What the job asked for in its environment.
+    pub rate: Option<Vec<u8>>,
+}
+
+/// Who runs, and what those who do not any more have used.
+#[derive(Debug, Clone, Default)]
+pub struct Census {
+    pub accounts: Vec<Account>,
+    /// The account of each process that runs, with the process's start, monotonic.
+    pub live: HashMap<u32, (u64, usize)>,
+}
+
+/// All accounts.
+#[derive(Default)]
+pub struct Accounts {
+    of: HashMap<Subject, Account>,
+    /// Ended in this turn; their threads' accounting comes with it.
+    ending: Vec<Ending>,
+    /// Jobs and sessions of which something has ended since they were last asked for.
+    touched: HashSet<Subject>,
+    /// Jobs that have been seen, with their nodes, and whether one is new since it was last asked.
+    jobs: HashSet<(String, Option<String>)>,
+    has_begun: bool,
+}
+
+struct Ending {
+    subject: Subject,
+    start: u64,
+    end: u64,
+    uid: Option<u32>,
+    sums: Vec<Rc<std::cell::RefCell<Sum>>>,
+}
+
+impl Accounts {
+    /// Notes that a process belongs to this job.
+    pub fn note_job(&mut self, job: &Job) {
+        let key = (job.id.clone(), job.node.clone());
+        self.has_begun |= self.jobs.insert(key);
+    }
+
+    /// Charges what has ended; to be called when the accounting of all threads is settled.
+    pub fn settle(&mut self) {
+        for ending in self.ending.drain(..) {
+            let mut total = Sum::default();
+            for sum in &ending.sums {
+                let sum = sum.borrow();
+                total.peak_kib = total.peak_kib.max(sum.peak_kib);
+                total.join(&sum);
+            }
+            let account = self
+                .of
+                .entry(ending.subject.clone())
+                .or_insert_with_key(|subject| Account::new(subject.clone(), ending.start));
+            account.meet(ending.start, ending.uid);
+            account.last_end = account.last_end.max(Some(ending.end));
+            account.ended.add(&total);
+            self.touched.insert(ending.subject);
+        }
+    }
+}
+
+impl Account {
+    pub fn new(subject: Subject, first_start: u64) -> Account {
+        Account {
+            subject,
+            cluster: None,
+            uid: None,
+            first_start,
+            last_end: None,
+            ended: Ended::default(),
+            reserved: Reserved::default(),
+            rate: None,
+        }
+    }
+
+    /// Takes in a process.
+    pub fn meet(&mut self, start: u64, uid: Option<u32>) {
+        self.first_start = self.first_start.min(start);
+        self.uid = owner(self.uid, uid);
+    }
+
+    fn learn(&mut self, process: &Process, about: &About) {
+        self.meet(process.start, process.uid);
+        let Some(env) = &about.env else { return };
+        let variables = Variables(env);
+        let number = |name| variables.text(name)?.parse().ok();
+        let memory = |name| variables.text(name)?.parse::<u64>().ok()?.checked_mul(1024 * 1024);
+        let reserved = &mut self.reserved;
+        reserved.cpus = reserved.cpus.or_else(|| number("SLURM_CPUS_ON_NODE"));
+        reserved.gpus = reserved.gpus.or_else(|| number("SLURM_GPUS_ON_NODE"));
+        reserved.memory = reserved
+            .memory
+            .or_else(|| memory("SLURM_MEM_PER_NODE"))
+            .or_else(|| memory("SLURM_MEM_PER_CPU")?.checked_mul(u64::from(reserved.cpus?)));
+        self.rate = self.rate.take().or_else(|| variables.get("JOBGLASS_RATE").map(<[u8]>::to_vec));
+    }
+}
+
+/// The resource manager's own processes in a job are root's; the job is not.
+fn owner(known: Option<u32>, other: Option<u32>) -> Option<u32> {
+    known.filter(|uid| *uid != 0).or(other).or(known)
+}
+
+impl Table {
+    /// Notes that a process has ended.
+    pub(super) fn note_end(&mut self, process: &Process, end: u64) {
+        let Some(subject) = self.subject(process) else { return };
+        let mut sums = process.earlier.clone();
+        sums.push(process.image.sum.clone());
+        self.accounts.ending.push(Ending { subject, start: process.start, end, uid: process.uid, sums });
+    }
+
+    /// Whom a process belongs to. The step daemon serves the job and is not part of it.
+    fn subject(&self, process: &Process) -> Option<Subject> {
+        if process.is_stepd {
+            return None;
+        }
+        let claimed = || {
+            let about = process.image.about.borrow();
+            job::place(None, about.variables(), None, !self.jobs_are_told).job
+        };
+        let context = &process.context;
+        Subject::of(context, if context.job.is_some() { None } else { claimed() })
+    }
+
+    /// Whether a job has begun since the last call.
+    pub fn take_begun(&mut self) -> bool {
+        std::mem::take(&mut self.accounts.has_begun)
+    }
+
+    /// Jobs of which the last process has ended since the last call.
+    pub fn take_quiet(&mut self) -> Vec<Subject> {
+        let mut touched = std::mem::take(&mut self.accounts.touched);
+        touched.retain(|subject| subject.job.is_some());
+        if touched.is_empty() {
+            return Vec::new();
+        }
+        for process in self.live.values() {
+            if let Some(subject) = self.subject(process) {
+                touched.remove(&subject);
+            }
+        }
+        touched.into_iter().collect()
+    }
+
+    /// Who runs now, and what has been used by those who have ended.
+    pub fn census(&mut self, now: u64) -> Census {
+        let mut census = Census::default();
+        let mut at: HashMap<Subject, usize> = HashMap::new();
+        let mut accounts = std::mem::take(&mut self.accounts.of);
+        accounts.retain(|_, account| account.last_end.is_none_or(|end| now.saturating_sub(end) < FORGET_NS));
+        for (pid, process) in &self.live {
+            let Some(subject) = self.subject(process) else { continue };
+            let about = process.image.about.borrow();
+            let account = accounts
+                .entry(subject)
+                .or_insert_with_key(|subject| Account::new(subject.clone(), process.start));
+            account.learn(process, &about);
+            // The time of the last end only tells how long nothing has run.
+            account.last_end = None;
+            let next = at.len();
+            let index = *at.entry(account.subject.clone()).or_insert(next);
+            census.live.insert(*pid, (process.start, index));
+        }
+        let order: HashMap<&Subject, usize> = at.iter().map(|(subject, index)| (subject, *index)).collect();
+        census.accounts = accounts.values().cloned().collect();
+        // Accounts with processes come first, in the order of their numbers.
+        census.accounts.sort_by_key(|account| order.get(&account.subject).copied().unwrap_or(usize::MAX));
+        for account in &mut census.accounts {
+            account.cluster = self.around.cluster.clone().or_else(|| self.cluster.clone());
+        }
+        let is_known = |(id, node): &(String, Option<String>)| {
+            let subject = Subject { job: Some(id.clone()), node: node.clone(), session: None };
+            accounts.contains_key(&subject)
+        };
+        self.accounts.jobs.retain(is_known);
+        self.accounts.of = accounts;
+        census
+    }
+}

@@ -1,0 +1,189 @@
+//! What a job reserved against what it used, with bars and small pictures of its course.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::show;
+use crate::table::{Table, human_bytes};
+
+/// Bars are so wide.
+const BAR: usize = 10;
+const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The section about resources; empty if nothing was measured.
+pub fn section(resources: &Value) -> String {
+    let mut out = String::new();
+    if resources.is_null() {
+        return out;
+    }
+    out.push_str("\nResources\n");
+    let mut table = Table::new(&["WHAT", ">RESERVED", ">USED", "", ">SHARE", "", "OVER TIME"]);
+    for row in [
+        cpu(resources),
+        memory(resources),
+        disk(resources, "Read", "read"),
+        disk(resources, "Written", "write"),
+    ] {
+        table.add(row);
+    }
+    let _ = write!(out, "{}", printed(&table));
+    out.push_str(&nodes(resources));
+    out.push_str(&foot(resources));
+    out
+}
+
+fn printed(table: &Table) -> String {
+    let mut out = Vec::new();
+    let _ = table.print(&mut out, crate::table::terminal_width(), crate::table::has_colour());
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn cpu(resources: &Value) -> Vec<String> {
+    let cpu = &resources["metrics"]["cpu"];
+    let nodes = resources["nodes"].as_array().map_or(1, Vec::len) as f64;
+    let (avg, max) = (total_average(cpu, nodes), cpu["max"].as_f64());
+    let used = avg.map_or_else(show::unknown, |avg| format!("{avg:.2} cores"));
+    let most = max.map_or(String::new(), |max| format!("at most {max:.2} on a node"));
+    let reserved = resources["reserved"]["cpus"].as_f64();
+    let share = avg.zip(reserved).map(|(avg, reserved)| avg / reserved.max(1.0));
+    line("CPU", reserved.map(|cpus| format!("{cpus:.0} cores")), used, most, share, &cpu["profile"])
+}
+
+/// The characteristic is of one node; the job has several.
+fn total_average(metric: &Value, nodes: f64) -> Option<f64> {
+    Some(metric["avg"].as_f64()? * nodes)
+}
+
+fn memory(resources: &Value) -> Vec<String> {
+    let peaks = resources["nodes"].as_array().into_iter().flatten();
+    let peaks: Option<Vec<f64>> = peaks.map(|node| node["metrics"]["memory_peak"]["max"].as_f64()).collect();
+    let peak = peaks.map(|peaks| peaks.iter().sum::<f64>());
+    let used = peak.map_or_else(show::unknown, |peak| format!("{} peak", human_bytes(peak as u64)));
+    let memory = &resources["metrics"]["memory"];
+    let most = memory["avg"].as_f64().map(|avg| format!("{} on average per node", human_bytes(avg as u64)));
+    let reserved = resources["reserved"]["memory"].as_f64();
+    let share = peak.zip(reserved).map(|(peak, reserved)| peak / reserved.max(1.0));
+    let reserved = reserved.map(|bytes| human_bytes(bytes as u64));
+    line("Memory", reserved, used, most.unwrap_or_default(), share, &memory["profile"])
+}
+
+fn disk(resources: &Value, title: &str, name: &str) -> Vec<String> {
+    let (storage, calls) =
+        (&resources["metrics"][format!("{name}_bytes")], &resources["metrics"][format!("{name}_chars")]);
+    let total = |metric: &Value| metric["total"].as_u64().map(human_bytes);
+    let used = total(storage).unwrap_or_else(show::unknown);
+    let all = total(calls).map_or(String::new(), |all| format!("{all} by system calls"));
+    line(title, None, used, all, None, &storage["profile"])
+}
+
+fn line(
+    what: &str,
+    reserved: Option<String>,
+    used: String,
+    more: String,
+    share: Option<f64>,
+    profile: &Value,
+) -> Vec<String> {
+    let percent = share.map_or(String::new(), |share| format!("{:.0} %", 100.0 * share));
+    vec![
+        what.into(),
+        reserved.unwrap_or_default(),
+        used,
+        more,
+        percent,
+        share.map_or(String::new(), bar),
+        spark(profile),
+    ]
+}
+
+/// A share of one as a bar; more than one fills it.
+fn bar(share: f64) -> String {
+    let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
+    "█".repeat(full) + &"░".repeat(BAR - full)
+}
+
+/// Columns as high as their values; where nothing is known there is a gap.
+fn spark(profile: &Value) -> String {
+    let values: Vec<Option<f64>> = profile.as_array().into_iter().flatten().map(Value::as_f64).collect();
+    let most = values.iter().flatten().copied().fold(0.0, f64::max);
+    let column = |value: &Option<f64>| match value {
+        None => ' ',
+        Some(value) if most <= 0.0 || *value <= 0.0 => STEPS[0],
+        Some(value) => STEPS[((value / most * 7.0).round() as usize).min(7)],
+    };
+    values.iter().map(column).collect()
+}
+
+/// One line per node, where there are several.
+fn nodes(resources: &Value) -> String {
+    let none = Vec::new();
+    let nodes = resources["nodes"].as_array().unwrap_or(&none);
+    if nodes.len() < 2 {
+        return String::new();
+    }
+    let mut table =
+        Table::new(&["NODE", ">CORES", ">CPU", ">MEMORY", ">PEAK", ">READ", ">WRITTEN", ">READINGS"]);
+    for node in nodes {
+        let metric = |name: &str, of: &str| node["metrics"][name][of].as_f64();
+        let bytes = |name, of| metric(name, of).map_or_else(show::unknown, |bytes| human_bytes(bytes as u64));
+        let name = if node["node"].is_null() { &node["host"] } else { &node["node"] };
+        table.add(vec![
+            show::text(name),
+            show::text(&node["reserved"]["cpus"]),
+            metric("cpu", "avg").map_or_else(show::unknown, |cores| format!("{cores:.2}")),
+            bytes("memory", "avg"),
+            bytes("memory_peak", "max"),
+            bytes("read_bytes", "total"),
+            bytes("write_bytes", "total"),
+            show::text(&node["readings"]),
+        ]);
+    }
+    format!("\n{}", printed(&table))
+}
+
+fn foot(resources: &Value) -> String {
+    let readings = resources["readings"].as_u64().unwrap_or(0);
+    let coverage =
+        resources["coverage"].as_f64().map_or_else(show::unknown, |share| format!("{:.0} %", 100.0 * share));
+    let mut out = format!("\nThese numbers rest on {readings} readings, {coverage} of those expected.");
+    if resources["end"].is_null() {
+        out.push_str(" The job still runs.");
+    }
+    if resources["is_shared"] == Value::Bool(true) {
+        out.push_str(" Other jobs ran on its nodes; only its own processes count here.");
+    }
+    let killed = resources["metrics"]["oom_kills"]["total"].as_u64().unwrap_or(0);
+    if killed > 0 {
+        let _ = write!(out, "\nThe kernel killed {killed} of its processes for want of memory.");
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn bars_and_columns() {
+        for (share, expected) in
+            [(0.0, "░░░░░░░░░░"), (0.26, "███░░░░░░░"), (1.0, "██████████"), (7.0, "██████████")]
+        {
+            assert_eq!(bar(share), expected);
+        }
+        assert_eq!(spark(&json!([0.0, 1.0, null, 0.5])), "▁█ ▅");
+        assert_eq!(spark(&json!([0.0, 0.0])), "▁▁");
+        assert_eq!(spark(&Value::Null), "");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_shown_as_zero() {
+        assert_eq!(section(&Value::Null), "");
+        let bare = json!({"readings": 1, "coverage": null, "nodes": [{}], "metrics": {}, "reserved": {}, "end": null});
+        let text = section(&bare);
+        assert!(text.contains("CPU") && !text.contains("0.00"), "{text}");
+        assert!(text.contains("still runs"), "{text}");
+    }
+}

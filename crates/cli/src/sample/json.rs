@@ -1,0 +1,98 @@
+//! A reading as JSON. Metrics are named; what is not known is left out.
+
+use agent::sampling::Collector;
+use record::metric;
+use record::reading::{JobReading, Reading, Values};
+use sample::processes::Process;
+use serde_json::{Map, Value, json};
+
+/// A reading with every process, for those who look once.
+pub fn sample(reading: &Reading, collector: &Collector) -> Value {
+    let mut value = self::reading(reading);
+    let processes: Vec<Value> = collector.processes.processes.iter().map(process).collect();
+    value["processes"] = processes.into();
+    value
+}
+
+/// A reading as it is recorded.
+pub fn reading(reading: &Reading) -> Value {
+    let jobs: Vec<Value> = reading.jobs.iter().map(job).collect();
+    json!({
+        "kind": "reading",
+        "time": crate::spool::time(reading.time),
+        "host": reading.host,
+        "node": values(&reading.node),
+        "jobs": jobs,
+    })
+}
+
+fn job(job: &JobReading) -> Value {
+    let commands = job
+        .commands
+        .iter()
+        .map(|command| json!({"command": command.command.to_string(), "values": values(&command.values)}));
+    let commands: Vec<Value> = commands.collect();
+    let reserved = job
+        .reserved
+        .map(|reserved| json!({"cpus": reserved.cpus, "memory": reserved.memory, "gpus": reserved.gpus}));
+    json!({
+        "cluster": job.cluster,
+        "job": job.job,
+        "session": job.session,
+        "node": job.node,
+        "uid": job.uid,
+        "user": job.user,
+        "start": crate::spool::time(job.start),
+        "end": job.end.map(crate::spool::time),
+        "every_seconds": job.every as f64 / 1e9,
+        "is_shared": job.is_shared,
+        "reserved": reserved,
+        "values": values(&job.values),
+        "commands": commands,
+    })
+}
+
+fn values(values: &Values) -> Value {
+    let named = values.iter().map(|(id, value)| {
+        let name = metric::by_id(id).map_or_else(|| format!("metric_{id}"), |metric| metric.name.to_owned());
+        (name, value.into())
+    });
+    Value::Object(named.collect::<Map<String, Value>>())
+}
+
+fn process(process: &Process) -> Value {
+    let (times, status) = (&process.times, process.status.unwrap_or_default());
+    let text = |bytes: &[u8]| record::bytes::Bytes::from(bytes).to_string();
+    json!({
+        "pid": process.pid,
+        "ppid": times.ppid,
+        "command": text(times.name()),
+        "exe": process.exe.as_deref().map(text),
+        "state": char::from(times.state).to_string(),
+        "uid": status.uid,
+        "session": times.session,
+        "start_ticks": times.start_ticks,
+        "threads": times.threads,
+        "user_ticks": times.user_ticks,
+        "system_ticks": times.system_ticks,
+        "children_user_ticks": times.children_user_ticks,
+        "children_system_ticks": times.children_system_ticks,
+        "ticks_since": process.ticks_since,
+        "minor_faults": times.minor_faults,
+        "major_faults": times.major_faults,
+        "resident": process.memory.map(|memory| memory.resident),
+        "anonymous": process.memory.map(|memory| memory.resident.saturating_sub(memory.shared)),
+        "file": status.file,
+        "shared_memory": status.shared_memory,
+        "virtual": process.memory.map(|memory| memory.virtual_bytes),
+        "swap": status.swap,
+        "voluntary_switches": status.voluntary_switches,
+        "involuntary_switches": status.involuntary_switches,
+        "processors": status.processors,
+        "read_chars": process.io.map(|io| io.read_chars),
+        "written_chars": process.io.map(|io| io.written_chars),
+        "read_bytes": process.io.map(|io| io.read_bytes),
+        "written_bytes": process.io.map(|io| io.written_bytes),
+        "cgroup": process.cgroup.as_deref().map(text),
+    })
+}

@@ -1,0 +1,121 @@
+//! `jobglass sample`: reads this node as the agent does, without any server.
+
+mod json;
+mod stats;
+mod table;
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
+use std::time::{Duration, Instant};
+
+use agent::clock::{Clock, monotonic_ns};
+use agent::sampling::{Collector, Tracked};
+use agent::table::{Census, Subject};
+use anyhow::{Context, Result};
+use record::entry::Entry;
+use record::reading::Reading;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::args::SampleArgs;
+pub use json::reading as reading_json;
+use stats::Cost;
+
+pub fn run(args: &SampleArgs) -> Result<bool> {
+    let mut node = ThisNode::new();
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut costs = Vec::new();
+    let repeat = if args.once { 1 } else { args.repeat };
+    let mut due = Instant::now();
+    for round in 0..repeat {
+        if round > 0 {
+            due += Duration::from_secs_f64(args.interval);
+            wait_until(due);
+        }
+        let (reading, cost) = node.read()?;
+        costs.push(cost);
+        match (args.stats, args.json) {
+            (true, _) => {}
+            (false, true) => {
+                serde_json::to_writer(&mut out, &json::sample(&reading, &node.collector))?;
+                writeln!(out)?;
+            }
+            (false, false) => table::print(&mut out, &reading)?,
+        }
+        out.flush()?;
+    }
+    if args.stats {
+        stats::print(&mut out, &costs, args.json)?;
+        out.flush()?;
+    }
+    Ok(true)
+}
+
+#[allow(clippy::disallowed_methods, reason = "somebody asked for this interval")]
+fn wait_until(due: Instant) {
+    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+}
+
+/// This node, read again and again.
+struct ThisNode {
+    host: String,
+    clock: Clock,
+    collector: Collector,
+    tracked: BTreeMap<Subject, Tracked>,
+}
+
+impl ThisNode {
+    fn new() -> ThisNode {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        ThisNode { host, clock: Clock::now(), collector: Collector::default(), tracked: BTreeMap::new() }
+    }
+
+    /// One reading, and what it cost.
+    fn read(&mut self) -> Result<(Reading, Cost)> {
+        let (cpu, calls) = (cpu_ns(), self.collector.calls());
+        let seen = self.collector.read_all().context("cannot read /proc")?;
+        let reading = self.digest();
+        let (collected, calls) = (cpu_ns(), self.collector.calls() - calls);
+        let bytes =
+            minicbor::to_vec(Entry::Reading(Box::new(reading.clone()))).map_or(0, |bytes| bytes.len());
+        let cost = Cost {
+            processes: seen.processes,
+            collect_ns: collected - cpu,
+            encode_ns: cpu_ns() - collected,
+            calls,
+            bytes,
+            resident: resident(&self.collector),
+        };
+        Ok((reading, cost))
+    }
+
+    fn digest(&mut self) -> Reading {
+        let census = self.collector.survey(&self.host);
+        let due = vec![true; census.accounts.len()];
+        let mut reading =
+            Reading { time: self.clock.wall(monotonic_ns()), host: self.host.clone(), ..Reading::default() };
+        for (at, own) in self.collector.sort(&census, &due) {
+            let Census { accounts, .. } = &census;
+            let tracked = self.tracked.entry(accounts[at].subject.clone()).or_default();
+            tracked.groups = own.groups.or(tracked.groups.take());
+            if let Some(groups) = &tracked.groups {
+                tracked.hear(self.collector.cgroups.read(groups));
+            }
+            let job = tracked.reading(&accounts[at], &own.live, own.commands, &self.clock);
+            reading.jobs.push(job);
+        }
+        reading
+    }
+}
+
+/// CPU time of this process.
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec.max(0) as u64 * 1_000_000_000 + time.tv_nsec.max(0) as u64
+}
+
+/// Resident memory of this process, which is among those that were read.
+fn resident(collector: &Collector) -> Option<u64> {
+    let me = std::process::id();
+    let process = collector.processes.processes.iter().find(|process| process.pid == me)?;
+    Some(process.memory?.resident)
+}

@@ -1,0 +1,276 @@
+//! The catalogue of metrics: what is measured, under which number it travels, and how it is to be read.
+//!
+//! A number is never given twice and never changes its meaning; a metric that is no longer measured keeps its row.
+//! Values are whole numbers: what would have a fraction is counted in a smaller unit.
+
+/// How a metric is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A state: it stands for the time until the next reading.
+    Gauge,
+    /// A sum that only grows; the difference between two readings is what happened between them.
+    Counter,
+}
+
+/// What a value counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    Bytes,
+    /// Of time; as a rate, how many things were busy.
+    Nanoseconds,
+    Count,
+    /// Hundredths.
+    Hundredths,
+    /// Thousandths of a degree Celsius.
+    MilliCelsius,
+    MilliWatt,
+    MicroJoule,
+}
+
+/// Whose values a metric has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// A batch job or session on one node.
+    Job,
+    /// A whole node, whoever uses it.
+    Node,
+}
+
+/// One row of the catalogue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    pub id: u16,
+    pub name: &'static str,
+    pub of: Of,
+    pub kind: Kind,
+    pub unit: Unit,
+    pub about: &'static str,
+}
+
+const fn job(id: u16, name: &'static str, kind: Kind, unit: Unit, about: &'static str) -> Metric {
+    Metric { id, name, of: Of::Job, kind, unit, about }
+}
+
+const fn node(id: u16, name: &'static str, kind: Kind, unit: Unit, about: &'static str) -> Metric {
+    Metric { id, name, of: Of::Node, kind, unit, about }
+}
+
+use Kind::{Counter, Gauge};
+use Unit::{Bytes, Count, Hundredths, Nanoseconds};
+
+/// Numbers by which agents and stores know a metric.
+pub mod id {
+    pub const CPU: u16 = 1;
+    pub const CPU_USER: u16 = 2;
+    pub const CPU_SYSTEM: u16 = 3;
+    pub const CPU_THROTTLED: u16 = 4;
+    pub const MEMORY: u16 = 10;
+    pub const MEMORY_CACHE: u16 = 11;
+    pub const MEMORY_PEAK: u16 = 12;
+    pub const MEMORY_SWAP: u16 = 13;
+    pub const READ_BYTES: u16 = 20;
+    pub const WRITE_BYTES: u16 = 21;
+    pub const READ_CHARS: u16 = 22;
+    pub const WRITE_CHARS: u16 = 23;
+    pub const PROCESSES: u16 = 30;
+    pub const THREADS: u16 = 31;
+    pub const JOB_LOAD: u16 = 32;
+    pub const MINOR_FAULTS: u16 = 33;
+    pub const MAJOR_FAULTS: u16 = 34;
+    pub const SWITCHES: u16 = 35;
+    pub const INVOLUNTARY_SWITCHES: u16 = 36;
+    pub const OOM_KILLS: u16 = 37;
+    pub const CPU_PRESSURE: u16 = 40;
+    pub const MEMORY_PRESSURE: u16 = 41;
+    pub const IO_PRESSURE: u16 = 42;
+    pub const NODE_CPU_USER: u16 = 100;
+    pub const NODE_CPU_NICE: u16 = 101;
+    pub const NODE_CPU_SYSTEM: u16 = 102;
+    pub const NODE_CPU_IDLE: u16 = 103;
+    pub const NODE_CPU_IOWAIT: u16 = 104;
+    pub const NODE_CPU_IRQ: u16 = 105;
+    pub const NODE_CPU_SOFTIRQ: u16 = 106;
+    pub const NODE_CPU_STEAL: u16 = 107;
+    pub const NODE_LOAD: u16 = 110;
+    pub const NODE_MEMORY_TOTAL: u16 = 120;
+    pub const NODE_MEMORY_AVAILABLE: u16 = 121;
+    pub const NODE_SWAP_USED: u16 = 122;
+    pub const NODE_DISK_READ: u16 = 130;
+    pub const NODE_DISK_WRITE: u16 = 131;
+    pub const NODE_NET_RECEIVED: u16 = 132;
+    pub const NODE_NET_SENT: u16 = 133;
+    pub const NODE_IB_RECEIVED: u16 = 134;
+    pub const NODE_IB_SENT: u16 = 135;
+    pub const NODE_NFS_READ: u16 = 136;
+    pub const NODE_NFS_WRITE: u16 = 137;
+    pub const NODE_LUSTRE_READ: u16 = 138;
+    pub const NODE_LUSTRE_WRITE: u16 = 139;
+    pub const NODE_ENERGY: u16 = 140;
+    pub const NODE_TEMPERATURE: u16 = 141;
+    pub const NODE_CPU_PRESSURE: u16 = 150;
+    pub const NODE_MEMORY_PRESSURE: u16 = 151;
+    pub const NODE_IO_PRESSURE: u16 = 152;
+}
+
+/// All metrics.
+pub const METRICS: &[Metric] = &[
+    job(id::CPU, "cpu", Counter, Nanoseconds, "CPU time; as a rate, cores in use"),
+    job(id::CPU_USER, "cpu_user", Counter, Nanoseconds, "CPU time in programs"),
+    job(id::CPU_SYSTEM, "cpu_system", Counter, Nanoseconds, "CPU time in the kernel for programs"),
+    job(
+        id::CPU_THROTTLED,
+        "cpu_throttled",
+        Counter,
+        Nanoseconds,
+        "time in which a CPU limit held programs back",
+    ),
+    job(id::MEMORY, "memory", Gauge, Bytes, "memory in use without the page cache"),
+    job(id::MEMORY_CACHE, "memory_cache", Gauge, Bytes, "page cache charged to the job"),
+    job(
+        id::MEMORY_PEAK,
+        "memory_peak",
+        Gauge,
+        Bytes,
+        "the kernel's own peak since the job began, page cache included",
+    ),
+    job(id::MEMORY_SWAP, "memory_swap", Gauge, Bytes, "memory swapped out"),
+    job(id::READ_BYTES, "read_bytes", Counter, Bytes, "read from storage"),
+    job(id::WRITE_BYTES, "write_bytes", Counter, Bytes, "written to storage"),
+    job(id::READ_CHARS, "read_chars", Counter, Bytes, "read by system calls, wherever the data lay"),
+    job(id::WRITE_CHARS, "write_chars", Counter, Bytes, "written by system calls, wherever the data went"),
+    job(id::PROCESSES, "processes", Gauge, Count, "processes alive"),
+    job(id::THREADS, "threads", Gauge, Count, "threads alive"),
+    job(
+        id::JOB_LOAD,
+        "job_load",
+        Gauge,
+        Count,
+        "threads of the job that ran, could run, or waited for a disk",
+    ),
+    job(id::MINOR_FAULTS, "minor_faults", Counter, Count, "page faults without a disk"),
+    job(id::MAJOR_FAULTS, "major_faults", Counter, Count, "page faults that waited for a disk"),
+    job(id::SWITCHES, "switches", Counter, Count, "times a main thread gave up its processor"),
+    job(
+        id::INVOLUNTARY_SWITCHES,
+        "involuntary_switches",
+        Counter,
+        Count,
+        "times a main thread was made to give up its processor",
+    ),
+    job(id::OOM_KILLS, "oom_kills", Counter, Count, "processes killed for want of memory"),
+    job(
+        id::CPU_PRESSURE,
+        "cpu_pressure",
+        Counter,
+        Nanoseconds,
+        "time in which something waited for a processor",
+    ),
+    job(
+        id::MEMORY_PRESSURE,
+        "memory_pressure",
+        Counter,
+        Nanoseconds,
+        "time in which something waited for memory",
+    ),
+    job(id::IO_PRESSURE, "io_pressure", Counter, Nanoseconds, "time in which something waited for a device"),
+    node(id::NODE_CPU_USER, "node_cpu_user", Counter, Nanoseconds, "CPU time in programs, all cores"),
+    node(id::NODE_CPU_NICE, "node_cpu_nice", Counter, Nanoseconds, "CPU time in programs of low priority"),
+    node(id::NODE_CPU_SYSTEM, "node_cpu_system", Counter, Nanoseconds, "CPU time in the kernel"),
+    node(id::NODE_CPU_IDLE, "node_cpu_idle", Counter, Nanoseconds, "time without work"),
+    node(
+        id::NODE_CPU_IOWAIT,
+        "node_cpu_iowait",
+        Counter,
+        Nanoseconds,
+        "idle time with a disk request pending",
+    ),
+    node(id::NODE_CPU_IRQ, "node_cpu_irq", Counter, Nanoseconds, "time in interrupts"),
+    node(id::NODE_CPU_SOFTIRQ, "node_cpu_softirq", Counter, Nanoseconds, "time in deferred interrupts"),
+    node(id::NODE_CPU_STEAL, "node_cpu_steal", Counter, Nanoseconds, "time taken by the hypervisor"),
+    node(id::NODE_LOAD, "node_load", Gauge, Hundredths, "load average of one minute"),
+    node(id::NODE_MEMORY_TOTAL, "node_memory_total", Gauge, Bytes, "memory of the node"),
+    node(
+        id::NODE_MEMORY_AVAILABLE,
+        "node_memory_available",
+        Gauge,
+        Bytes,
+        "memory that programs could still get",
+    ),
+    node(id::NODE_SWAP_USED, "node_swap_used", Gauge, Bytes, "swap space in use"),
+    node(id::NODE_DISK_READ, "node_disk_read", Counter, Bytes, "read from local disks"),
+    node(id::NODE_DISK_WRITE, "node_disk_write", Counter, Bytes, "written to local disks"),
+    node(id::NODE_NET_RECEIVED, "node_net_received", Counter, Bytes, "received by network cards"),
+    node(id::NODE_NET_SENT, "node_net_sent", Counter, Bytes, "sent by network cards"),
+    node(id::NODE_IB_RECEIVED, "node_ib_received", Counter, Bytes, "received by InfiniBand and Omni-Path"),
+    node(id::NODE_IB_SENT, "node_ib_sent", Counter, Bytes, "sent by InfiniBand and Omni-Path"),
+    node(id::NODE_NFS_READ, "node_nfs_read", Counter, Bytes, "read from NFS servers"),
+    node(id::NODE_NFS_WRITE, "node_nfs_write", Counter, Bytes, "written to NFS servers"),
+    node(id::NODE_LUSTRE_READ, "node_lustre_read", Counter, Bytes, "read from Lustre"),
+    node(id::NODE_LUSTRE_WRITE, "node_lustre_write", Counter, Bytes, "written to Lustre"),
+    node(id::NODE_ENERGY, "node_energy", Counter, Unit::MicroJoule, "energy of the processor packages"),
+    node(
+        id::NODE_TEMPERATURE,
+        "node_temperature",
+        Gauge,
+        Unit::MilliCelsius,
+        "the highest temperature of any sensor",
+    ),
+    node(
+        id::NODE_CPU_PRESSURE,
+        "node_cpu_pressure",
+        Counter,
+        Nanoseconds,
+        "time in which something waited for a processor",
+    ),
+    node(
+        id::NODE_MEMORY_PRESSURE,
+        "node_memory_pressure",
+        Counter,
+        Nanoseconds,
+        "time in which something waited for memory",
+    ),
+    node(
+        id::NODE_IO_PRESSURE,
+        "node_io_pressure",
+        Counter,
+        Nanoseconds,
+        "time in which something waited for a device",
+    ),
+];
+
+/// The metric with this number.
+pub fn by_id(id: u16) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.id == id)
+}
+
+/// The metric with this name.
+pub fn by_name(name: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.name == name)
+}
+
+/// The metrics of jobs or of nodes, in the order of the catalogue.
+pub fn of(of: Of) -> impl Iterator<Item = &'static Metric> {
+    METRICS.iter().filter(move |metric| metric.of == of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_number_or_name_is_given_twice() {
+        let ids: HashSet<u16> = METRICS.iter().map(|metric| metric.id).collect();
+        let names: HashSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        assert_eq!((ids.len(), names.len()), (METRICS.len(), METRICS.len()));
+    }
+
+    #[test]
+    fn a_metric_is_found_by_number_and_name() {
+        for metric in METRICS {
+            assert_eq!(by_id(metric.id), Some(metric));
+            assert_eq!(by_name(metric.name), Some(metric));
+        }
+        assert_eq!((by_id(0), by_name("none")), (None, None));
+    }
+}

@@ -1,0 +1,206 @@
+//! What a job reserved and what it used, from its readings.
+
+use digest::series::{At, Part, Span};
+use digest::{Characteristic, coverage, profile};
+use duckdb::Row;
+use duckdb::types::Value as Sql;
+use record::metric::{self, Kind, Metric, Of, Unit};
+use serde_json::{Map, Value, json};
+
+use super::{Conditions, Filter, Rows, Snapshot, object, time};
+use crate::StoreError;
+
+/// A job is shown in so many columns over its time.
+const COLUMNS: usize = 40;
+
+/// The columns before those of the metrics.
+const LEAD: &str = "host, node, time_ns, start_ns, end_ns, every_ns, reserved_cpus, reserved_memory, reserved_gpus, \
+                    is_shared, \"user\", cluster";
+const LEAD_COLUMNS: usize = 12;
+
+/// A job on one node.
+struct OnNode {
+    host: String,
+    node: Option<String>,
+    cluster: Option<String>,
+    user: Option<String>,
+    part: Part,
+    cpus: Option<u32>,
+    memory: Option<i64>,
+    gpus: Option<u32>,
+    is_shared: bool,
+    /// Of each metric, the value of each reading.
+    values: Vec<Vec<Option<i64>>>,
+}
+
+impl Snapshot<'_> {
+    /// What a job reserved and used; null if it was never measured.
+    pub(super) fn resources(&self, filter: &Filter, now_ns: i64) -> Result<Value, StoreError> {
+        let nodes = self.on_nodes(filter, &metric::of(Of::Job).collect::<Vec<_>>())?;
+        Ok(if nodes.is_empty() { Value::Null } else { summary(&nodes, now_ns) })
+    }
+
+    /// The readings of one metric: value of a gauge, or rate of a counter since the reading before.
+    pub(super) fn series(&self, filter: &Filter, metric: &'static Metric) -> Result<Rows, StoreError> {
+        let nodes = self.on_nodes(filter, &[metric])?;
+        let row = |on: &OnNode, span: &Span| {
+            object([
+                ("host", json!(on.host)),
+                ("node", json!(on.node)),
+                ("from", time(Some(span.from))),
+                ("to", time(Some(span.from.saturating_add(span.length)))),
+                ("value", json!(span.value)),
+                ("unit", json!(unit(metric))),
+            ])
+        };
+        let spans = |on: &OnNode| on.part.spans(metric, &on.values[0]);
+        Ok(nodes
+            .iter()
+            .flat_map(|on| spans(on).into_iter().map(|span| row(on, &span)).collect::<Vec<_>>())
+            .collect())
+    }
+
+    fn on_nodes(&self, filter: &Filter, metrics: &[&'static Metric]) -> Result<Vec<OnNode>, StoreError> {
+        let Some(job) = &filter.job else { return Ok(Vec::new()) };
+        let (column, first, last) = self.find_job("job_sample", job)?;
+        let mut conditions = Conditions::default();
+        let values = [Sql::BigInt(first), Sql::BigInt(last), Sql::Text(job.clone())];
+        conditions.add(&format!("rowid BETWEEN ? AND ? AND {column} = ?"), values);
+        if let Some(cluster) = &filter.cluster {
+            conditions.add("cluster = ?", [Sql::Text(cluster.clone())]);
+        }
+        if let Some(host) = &filter.host {
+            conditions.add("(host = ? OR node = ?)", [Sql::Text(host.clone()), Sql::Text(host.clone())]);
+        }
+        let names: Vec<&str> = metrics.iter().map(|metric| metric.name).collect();
+        let sql = format!(
+            "SELECT {LEAD}, {} FROM job_sample {} ORDER BY cluster, node, host, time_ns",
+            names.join(", "),
+            conditions.sql()
+        );
+        let mut nodes: Vec<OnNode> = Vec::new();
+        self.rows(&sql, &conditions.values, |row| take(row, metrics.len(), &mut nodes))?;
+        Ok(nodes)
+    }
+}
+
+/// Takes in a row: of the node before, or of another.
+fn take(row: &Row, metrics: usize, nodes: &mut Vec<OnNode>) -> duckdb::Result<()> {
+    let (host, node): (String, Option<String>) = (row.get(0)?, row.get(1)?);
+    let cluster: Option<String> = row.get(11)?;
+    let (start, end): (i64, Option<i64>) = (row.get(3)?, row.get(4)?);
+    let is_same = |on: &OnNode| on.host == host && on.node == node && on.cluster == cluster;
+    if !nodes.last().is_some_and(is_same) {
+        nodes.push(OnNode {
+            host,
+            node,
+            cluster,
+            user: None,
+            part: Part { start, ..Part::default() },
+            cpus: None,
+            memory: None,
+            gpus: None,
+            is_shared: false,
+            values: vec![Vec::new(); metrics],
+        });
+    }
+    let Some(on) = nodes.last_mut() else { return Ok(()) };
+    on.part.start = on.part.start.min(start);
+    on.part.end = end;
+    on.part.readings.push(At { time: row.get(2)?, every: row.get(5)? });
+    on.cpus = row.get::<_, Option<u32>>(6)?.or(on.cpus);
+    on.memory = row.get::<_, Option<i64>>(7)?.or(on.memory);
+    on.gpus = row.get::<_, Option<u32>>(8)?.or(on.gpus);
+    on.is_shared |= row.get::<_, bool>(9)?;
+    on.user = row.get::<_, Option<String>>(10)?.or(on.user.take());
+    for (at, values) in on.values.iter_mut().enumerate() {
+        values.push(row.get(LEAD_COLUMNS + at)?);
+    }
+    Ok(())
+}
+
+fn summary(nodes: &[OnNode], now_ns: i64) -> Value {
+    let start = nodes.iter().map(|on| on.part.start).min().unwrap_or(0);
+    let is_over = nodes.iter().all(|on| on.part.end.is_some());
+    let end = nodes.iter().filter_map(|on| on.part.end).max().filter(|_| is_over);
+    let until = end.unwrap_or(now_ns).max(start);
+    let parts: Vec<Part> = nodes.iter().map(|on| on.part.clone()).collect();
+    json!({
+        "start": time(Some(start)),
+        "end": time(end),
+        "elapsed_s": (until - start) as f64 / 1e9,
+        "readings": nodes.iter().map(|on| on.part.readings.len()).sum::<usize>(),
+        "coverage": coverage(&parts, until),
+        "is_shared": nodes.iter().any(|on| on.is_shared),
+        "reserved": {
+            "cpus": sum(nodes.iter().map(|on| on.cpus.map(i64::from))),
+            "memory": sum(nodes.iter().map(|on| on.memory)),
+            "gpus": sum(nodes.iter().map(|on| on.gpus.map(i64::from))),
+        },
+        "metrics": metrics(nodes, start, until),
+        "nodes": nodes.iter().map(|on| on_node(on, until)).collect::<Vec<_>>(),
+    })
+}
+
+/// A sum of which one part is unknown is unknown.
+fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
+    values.reduce(|sum, value| sum?.checked_add(value?)).flatten()
+}
+
+fn metrics(nodes: &[OnNode], start: i64, until: i64) -> Map<String, Value> {
+    let known = metric::of(Of::Job).enumerate().filter_map(|(at, metric)| {
+        let spans: Vec<Vec<Span>> = nodes.iter().map(|on| on.part.spans(metric, &on.values[at])).collect();
+        let mut value = json!(Characteristic::of(&spans)?);
+        value["unit"] = json!(unit(metric));
+        if metric.kind == Kind::Counter {
+            value["total"] = json!(sum(nodes.iter().map(|on| last(&on.values[at]))));
+        }
+        value["profile"] = json!(profile(&spans, start, until, COLUMNS));
+        Some((metric.name.to_owned(), value))
+    });
+    known.collect()
+}
+
+fn last(values: &[Option<i64>]) -> Option<i64> {
+    values.iter().rev().find_map(|value| *value)
+}
+
+fn on_node(on: &OnNode, until: i64) -> Value {
+    let own = std::slice::from_ref(on);
+    let mut metrics = metrics(own, on.part.start, on.part.end.unwrap_or(until));
+    for value in metrics.values_mut() {
+        if let Some(value) = value.as_object_mut() {
+            value.remove("profile");
+        }
+    }
+    json!({
+        "host": on.host,
+        "node": on.node,
+        "cluster": on.cluster,
+        "user": on.user,
+        "start": time(Some(on.part.start)),
+        "end": time(on.part.end),
+        "readings": on.part.readings.len(),
+        "coverage": coverage(std::slice::from_ref(&on.part), until),
+        "is_shared": on.is_shared,
+        "reserved": {"cpus": on.cpus, "memory": on.memory, "gpus": on.gpus},
+        "metrics": metrics,
+    })
+}
+
+/// What a value of the series is: a counter's is a rate.
+fn unit(metric: &Metric) -> &'static str {
+    match (metric.kind, metric.unit) {
+        (Kind::Counter, Unit::Nanoseconds) => "cores",
+        (Kind::Counter, Unit::Bytes) => "bytes/s",
+        (Kind::Counter, Unit::MicroJoule) => "microwatts",
+        (Kind::Counter, _) => "1/s",
+        (Kind::Gauge, Unit::Bytes) => "bytes",
+        (Kind::Gauge, Unit::Nanoseconds) => "nanoseconds",
+        (Kind::Gauge, Unit::Hundredths) => "hundredths",
+        (Kind::Gauge, Unit::MilliCelsius) => "millicelsius",
+        (Kind::Gauge, Unit::MilliWatt) => "milliwatts",
+        (Kind::Gauge, Unit::MicroJoule) => "microjoules",
+        (Kind::Gauge, Unit::Count) => "count",
+    }
+}
