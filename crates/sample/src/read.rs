@@ -131,6 +131,36 @@ impl Reader {
         }
     }
 
+    /// A file that holds one number.
+    pub fn number(&mut self, path: &[u8]) -> Option<u64> {
+        number(self.once(path).ok()?.trim_ascii())
+    }
+
+    /// A file that holds one text, without the space around it; an empty one is unknown.
+    pub fn text(&mut self, path: &[u8]) -> Option<Vec<u8>> {
+        let text = self.once(path).ok()?.trim_ascii();
+        (!text.is_empty()).then(|| text.to_vec())
+    }
+
+    /// The names in a directory, 2 before 10; none if there is no such directory.
+    pub fn sorted(&mut self, path: &[u8]) -> Vec<Vec<u8>> {
+        let mut names = Vec::new();
+        // What was listed before an error is there.
+        let _ = self.names(path, |name| names.push(name.to_vec()));
+        names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+        names
+    }
+
+    /// Whether something has this name.
+    pub fn exists(&mut self, path: &[u8]) -> bool {
+        self.calls += 1;
+        self.open_root().is_ok()
+            && self
+                .dir
+                .as_ref()
+                .is_some_and(|dir| accessat(dir, path, Access::EXISTS, AtFlags::empty()).is_ok())
+    }
+
     fn open_root(&mut self) -> Result<()> {
         if self.dir.is_none() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -158,6 +188,36 @@ pub fn number(text: &[u8]) -> Option<u64> {
         let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
         sum.checked_mul(10)?.checked_add(u64::from(digit))
     })
+}
+
+/// Digits, after a minus or not.
+pub fn signed(text: &[u8]) -> Option<i64> {
+    match text.strip_prefix(b"-") {
+        Some(digits) => 0i64.checked_sub_unsigned(number(digits)?),
+        None => i64::try_from(number(text)?).ok(),
+    }
+}
+
+/// Digits with a fraction or without; no sign, no exponent.
+pub fn decimal(text: &[u8]) -> Option<f64> {
+    let is_plain = text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    let value: f64 = str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()?;
+    value.is_finite().then_some(value)
+}
+
+/// The lines `name: value` of a text, without the space around both.
+pub fn pairs(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    lines(text).filter_map(|line| {
+        let (name, value) = line.split_at_checked(line.iter().position(|byte| *byte == b':')?)?;
+        Some((name.trim_ascii(), value.get(1..)?.trim_ascii()))
+    })
+}
+
+/// `12 kB` in bytes.
+pub fn kib(text: &[u8]) -> Option<u64> {
+    let mut words = words(text);
+    let value = number(words.next()?)?;
+    (words.next() == Some(b"kB")).then(|| value.checked_mul(1024))?
 }
 
 /// The words of a text.
@@ -188,6 +248,66 @@ mod tests {
         ] {
             assert_eq!(number(text), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn signs_and_fractions() {
+        for (text, expected) in [
+            (&b"-40000"[..], Some(-40000)),
+            (b"40000", Some(40000)),
+            (b"-9223372036854775808", Some(i64::MIN)),
+            (b"9223372036854775808", None),
+            (b"--1", None),
+            (b"-", None),
+        ] {
+            assert_eq!(signed(text), expected, "{text:?}");
+        }
+        for (text, expected) in [
+            (&b"0.82"[..], Some(0.82)),
+            (b"2299.998", Some(2299.998)),
+            (b"7", Some(7.0)),
+            (b"", None),
+            (b".", None),
+            (b"1.2.3", None),
+            (b"-1", None),
+            (b"1e3", None),
+            (b"inf", None),
+            (&[b'9'; 400], None),
+        ] {
+            assert_eq!(decimal(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn names_and_values() {
+        let text = b"model name\t: a: b\n:\nnone\nMemTotal:  12 kB\n";
+        let expected: [(&[u8], &[u8]); 3] = [(b"model name", b"a: b"), (b"", b""), (b"MemTotal", b"12 kB")];
+        assert_eq!(pairs(text).collect::<Vec<_>>(), expected);
+        for (text, expected) in [
+            (&b"12 kB"[..], Some(12288)),
+            (b"12", None),
+            (b"12 MB", None),
+            (b"18446744073709551615 kB", None),
+        ] {
+            assert_eq!(kib(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn small_files_and_names() {
+        let tree = tempfile::tempdir().unwrap();
+        for (name, content) in [("a10", "12\n"), ("a2", " two words \n"), ("a1", "\n")] {
+            fs::write(tree.path().join(name), content).unwrap();
+        }
+        let mut reader = Reader::new(tree.path());
+        assert_eq!(reader.sorted(b"."), [b"a1".to_vec(), b"a2".to_vec(), b"a10".to_vec()]);
+        assert_eq!(reader.sorted(b"none"), [b""; 0]);
+        assert_eq!(
+            (reader.number(b"a10"), reader.number(b"a2"), reader.number(b"none")),
+            (Some(12), None, None)
+        );
+        assert_eq!((reader.text(b"a2"), reader.text(b"a1")), (Some(b"two words".to_vec()), None));
+        assert!(reader.exists(b"a1") && !reader.exists(b"none") && !reader.exists(b"a\0"));
     }
 
     #[test]
