@@ -5,11 +5,13 @@
 
 pub mod cgroup;
 pub mod node;
+pub mod counters;
 pub mod process;
 pub mod processes;
 pub mod read;
 
 pub use cgroup::{Cgroups, Groups};
 pub use node::Node;
+pub use counters::Counters;
 pub use process::Proc;
 pub use processes::Processes;

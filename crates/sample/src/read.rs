@@ -225,6 +225,23 @@ pub fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
+/// The numbers in a list such as `0-3,8`; a list that is longer than any machine has processors is not understood.
+pub fn list(text: &[u8]) -> Option<Vec<u32>> {
+    const MOST: usize = 65_536;
+    let mut numbers = Vec::new();
+    for range in text.trim_ascii().split(|byte| *byte == b',') {
+        let mut ends = range.splitn(2, |byte| *byte == b'-').map(|end| u32::try_from(number(end)?).ok());
+        let first = ends.next()??;
+        let last = ends.next().unwrap_or(Some(first))?;
+        let len = usize::try_from(last.checked_sub(first)?).ok()?;
+        if numbers.len().checked_add(len)? >= MOST {
+            return None;
+        }
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
+}
+
 /// The lines of a text.
 pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
@@ -275,6 +292,20 @@ mod tests {
             (&[b'9'; 400], None),
         ] {
             assert_eq!(decimal(text), expected, "{text:?}");
+    fn lists_are_ranges() {
+        for (text, expected) in [
+            ("0-3,8,10-11\n", Some(vec![0, 1, 2, 3, 8, 10, 11])),
+            ("5\n", Some(vec![5])),
+            ("0-65534\n", Some((0..65_535).collect())),
+            ("0-65535,0\n", None),
+            ("0-4294967295\n", None),
+            ("\n", None),
+            ("3-1\n", None),
+            ("1,\n", None),
+            ("0-1-2\n", None),
+            ("a\n", None),
+        ] {
+            assert_eq!(list(text.as_bytes()), expected, "{text}");
         }
     }
 
