@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Makes page faults.
+/// Makes page faults, one for each page.
 fn touch(pages: usize) {
+    rustix::thread::disable_transparent_huge_pages(true).unwrap();
     let mut memory = vec![0u8; pages * 4096];
     memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
     std::hint::black_box(memory);
@@ -31,17 +32,17 @@ fn events_of_the_kernel_are_counted_on_each_processor() {
         return;
     }
     assert_eq!((counters.files(), counters.why_not()), (3 * cpus.len(), vec![]));
-    counters.read();
     let start = Instant::now();
+    counters.read();
     touch(5000);
     let readings = counters.read();
     let elapsed = start.elapsed().as_nanos() as u64;
     assert_eq!(readings.iter().map(|on| on.cpu).collect::<Vec<_>>(), cpus);
     let faults = total(&readings, Event::PageFaults).unwrap();
     assert!((5000..1_000_000).contains(&faults.value.unwrap()), "{faults:?}");
-    assert_eq!(faults.share(), Some(1.0));
+    assert!(faults.share().unwrap() > 0.99, "{faults:?}");
     let clock = total(&readings, Event::TaskClock).unwrap();
-    let most = (elapsed + 50_000_000) * cpus.len() as u64;
+    let most = elapsed * cpus.len() as u64 + 1_000_000;
     assert!((1..most).contains(&clock.wanted_ns), "{clock:?} {elapsed}");
     assert_eq!(total(&readings, Event::Cycles), None);
 }
