@@ -6,6 +6,7 @@
 pub mod cgroup;
 pub mod node;
 pub mod counters;
+pub mod gpu;
 pub mod process;
 pub mod processes;
 pub mod read;
@@ -13,5 +14,6 @@ pub mod read;
 pub use cgroup::{Cgroups, Groups};
 pub use node::Node;
 pub use counters::Counters;
+pub use gpu::Gpus;
 pub use process::Proc;
 pub use processes::Processes;
