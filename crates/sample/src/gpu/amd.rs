@@ -32,10 +32,11 @@ struct Node {
 
 /// What the topology says of a node.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
-    address: String,
-    partition: u32,
-    compute_units: Option<u64>,
+pub struct Place {
+    /// Of a partition, the last number may be the partition's instead of the function's.
+    pub address: String,
+    pub partition: u32,
+    pub compute_units: Option<u64>,
 }
 
 impl Amd {
@@ -240,7 +241,7 @@ fn card_at(reading: &Reading, address: &str) -> Option<usize> {
 }
 
 /// The lines `name value` of a node of the topology.
-fn parse_place(text: &[u8]) -> Option<Place> {
+pub fn parse_place(text: &[u8]) -> Option<Place> {
     let location = property(text, "location_id")?;
     let domain = property(text, "domain").unwrap_or(0);
     let (bus, device, function) = ((location >> 8) & 0xff, (location >> 3) & 0x1f, location & 7);
@@ -258,4 +259,60 @@ fn parse_place(text: &[u8]) -> Option<Place> {
 /// The share of a card's compute units that have work.
 fn share(occupied: u64, all: u64) -> Option<u32> {
     percent(occupied.min(all).checked_mul(100)?.checked_div(all)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn places_are_found_in_the_topology() {
+        let place = |address: &str, partition, compute_units| {
+            Some(Place { address: address.into(), partition, compute_units })
+        };
+        for (text, expected) in [
+            (
+                "simd_count 440\nsimd_per_cu 4\nlocation_id 49408\ndomain 0\n",
+                place("0000:c1:00.0", 0, Some(110)),
+            ),
+            ("location_id 49408\ndomain 65538\n", place("10002:c1:00.0", 0, None)),
+            ("location_id 536871168\n", place("0000:01:00.0", 2, None)),
+            ("location_id 258\n", place("0000:01:00.2", 2, None)),
+            ("simd_count 0\nsimd_per_cu 4\nlocation_id 256\n", place("0000:01:00.0", 0, None)),
+            ("simd_count 8\nsimd_per_cu 0\nlocation_id 256\n", place("0000:01:00.0", 0, None)),
+            ("location_id -1\n", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_place(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_at_most_the_whole() {
+        for (occupied, all, expected) in [
+            (0, 110, Some(0)),
+            (55, 110, Some(50)),
+            (999, 110, Some(100)),
+            (1, 0, None),
+            (u64::MAX, u64::MAX, None),
+        ] {
+            assert_eq!(share(occupied, all), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse_place(&bytes);
+        }
+
+        #[test]
+        fn any_numbers_parse_without_a_panic(values in proptest::collection::vec(any::<u64>(), 4)) {
+            let names = ["simd_count", "simd_per_cu", "location_id", "domain"];
+            let lines: Vec<String> = names.iter().zip(&values).map(|(name, value)| format!("{name} {value}")).collect();
+            let place = parse_place(lines.join("\n").as_bytes()).unwrap();
+            prop_assert!(place.partition < 16);
+        }
+    }
 }

@@ -7,7 +7,7 @@
 //! What a card does not tell is `None`, never zero. A counter counts from some beginning that is not known; only
 //! the difference of two readings means something, and one that fell began anew.
 
-mod amd;
+pub mod amd;
 mod drm;
 pub mod fdinfo;
 pub mod files;

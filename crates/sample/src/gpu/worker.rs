@@ -49,13 +49,14 @@ impl Gpus {
     pub fn new(setup: Setup) -> Gpus {
         let look_again = setup.look_again;
         let setup = Arc::new(setup);
-        let mut ways = Vec::new();
-        #[cfg(feature = "nvml")]
-        ways.push(Way::new(Source::Nvidia, &["nvidia"], &setup, |setup| {
-            Box::new(super::nvidia::Nvidia::new(&setup.nvml))
-        }));
-        ways.push(Way::new(Source::Amd, &["amdgpu"], &setup, |setup| Box::new(amd::Amd::new(setup))));
-        ways.push(Way::new(Source::Drm, drm::DRIVERS, &setup, |setup| Box::new(drm::Drm::new(setup))));
+        let ways = vec![
+            #[cfg(feature = "nvml")]
+            Way::new(Source::Nvidia, &["nvidia"], &setup, |setup| {
+                Box::new(super::nvidia::Nvidia::new(&setup.nvml))
+            }),
+            Way::new(Source::Amd, &["amdgpu"], &setup, |setup| Box::new(amd::Amd::new(setup))),
+            Way::new(Source::Drm, drm::DRIVERS, &setup, |setup| Box::new(drm::Drm::new(setup))),
+        ];
         Gpus { ways, look_again }
     }
 
