@@ -208,15 +208,15 @@ fn what_a_card_does_not_tell_is_unknown() {
 
 #[test]
 fn a_card_that_hangs_stops_nobody() {
-    let mut node = Node::new("cards 2\nhang 1 2000\n");
+    let mut node = Node::new("cards 2\nhang 1 5000\n");
     let begin = Instant::now();
     let Outcome::Stale { since } = node.ask(Duration::from_millis(200)) else { panic!("no hang") };
-    assert!(begin.elapsed() < Duration::from_millis(1900), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
     // No second question while the first is pending, and no waiting for it.
     for _ in 0..5 {
         assert_eq!(node.ask(LONG), Outcome::Stale { since });
     }
-    assert!(begin.elapsed() < Duration::from_millis(1900), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
     node.play("cards 2\n");
     let (_never, tick) = std::sync::mpsc::channel::<()>();
     while let Outcome::Stale { .. } = node.ask(LONG) {
