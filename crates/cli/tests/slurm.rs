@@ -1,88 +1,19 @@
 //! On a real Slurm: every program of a job with job, step, rank, node, modules and libraries, and an end for
 //! every process, however the job ends.
 
+#[path = "common/cluster.rs"]
+mod cluster;
 mod common;
 #[path = "common/server.rs"]
 #[allow(dead_code, reason = "only the server is used here")]
 mod server;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use cluster::{Cluster, for_users};
 use common::*;
 use server::Server;
-
-/// A cluster that is stopped whatever happens.
-struct Cluster {
-    dir: PathBuf,
-}
-
-impl Cluster {
-    fn start(node: &Node, proctrack: &str) -> Cluster {
-        must(Command::new(root().join("testbed/cluster")).arg("install"));
-        let cluster = Cluster { dir: node.dir.path().join("cluster") };
-        must(cluster.command("start").args(["--proctrack", proctrack]).stderr(Stdio::inherit()));
-        cluster
-    }
-
-    fn command(&self, command: &str) -> Command {
-        let mut cluster = Command::new(root().join("testbed/cluster"));
-        cluster.arg(command).arg("--dir").arg(&self.dir);
-        cluster
-    }
-
-    /// Runs a command as one of the users.
-    fn as_user(&self, user: &str, args: &[&str]) -> String {
-        let mut command = Command::new(root().join("testbed/cluster"));
-        command.args(["as", user, "--dir"]).arg(&self.dir).arg("--").args(args);
-        must(&mut command).trim().to_owned()
-    }
-
-    /// Submits a script and gives the job's number.
-    fn submit(&self, user: &str, options: &[&str], script: &str) -> String {
-        let file = self.dir.join(format!("home/{user}/script.sh"));
-        fs::write(&file, format!("#!/bin/bash -l\n{script}\n")).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-        let file = file.display().to_string();
-        let args = [&["sbatch", "--parsable", "--output=%j.out"], options, &[&file]].concat();
-        self.as_user(user, &args)
-    }
-
-    fn is_running(&self, job: &str) -> bool {
-        let state = self.as_user("jgalice", &["squeue", "-h", "-o", "%T", "-j", job]);
-        state == "RUNNING"
-    }
-
-    fn wait_for_end(&self, job: &str) {
-        wait_until(90, &format!("the end of job {job}"), || {
-            let state =
-                self.as_user("jgalice", &["sacct", "--allusers", "-n", "-X", "-P", "-j", job, "-o", "State"]);
-            !["", "PENDING", "RUNNING", "COMPLETING"].contains(&state.as_str())
-        });
-    }
-
-    fn state(&self, job: &str) -> String {
-        self.as_user("jgalice", &["sacct", "--allusers", "-n", "-X", "-P", "-j", job, "-o", "State"])
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let _ = self.command("stop").stderr(Stdio::null()).status();
-    }
-}
-
-/// What users need must be where they can read it.
-fn for_users(node: &Node, path: &Path) -> String {
-    let copy = node.dir.path().join(path.file_name().unwrap());
-    fs::copy(path, &copy).unwrap();
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
-    copy.display().to_string()
-}
 
 fn of_job<'a>(rows: &'a [Row], job: &str) -> Vec<&'a Row> {
     rows.iter().filter(|row| row["job"] == job).collect()

@@ -1,6 +1,6 @@
 //! All processes of the node in one pass.
 //!
-//! Of each process `stat`, `statm` and `io` are read, one read per file. What seldom changes (control group, executable,
+//! Of each process `stat` and `statm` are read, of each thread `io`, one read per file. What seldom changes (control group, executable,
 //! user, swap) is remembered by pid and start time, and read again when the process is young, has run, or was not looked at
 //! for a while. A process that vanishes midway is left out, and counted.
 
@@ -17,6 +17,8 @@ use crate::read::{Reader, lines, number, words};
 const REFRESH: u64 = 10;
 /// Resource managers move a process between fork and exec: one that began so many ticks ago is not settled.
 const YOUNG_TICKS: u64 = 500;
+/// Of a process with more threads, they are not looked at one by one.
+const THREADS_MAX: u32 = 4096;
 
 /// One process at the moment it was read. What is absent could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +27,11 @@ pub struct Process {
     pub times: Times,
     /// Kernel threads have nothing but `times`.
     pub memory: Option<Memory>,
+    /// Of the threads that live. `/proc/PID/io` would have that of its children as well that were waited for, as long as
+    /// the process lives.
     pub io: Option<Io>,
+    /// How many threads run, could run, or wait for a disk.
+    pub busy: Option<u64>,
     pub status: Option<Status>,
     /// The lines of `cgroup`.
     pub cgroup: Option<Arc<[u8]>>,
@@ -65,8 +71,8 @@ pub struct Memory {
     pub shared: u64,
 }
 
-/// `/proc/PID/io`, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// `/proc/PID/task/TID/io`, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Io {
     /// Through `read` and `write`, wherever the data lay.
     pub read_chars: u64,
@@ -99,6 +105,17 @@ pub struct Seen {
     pub vanished: usize,
     /// There, with a text that is not understood.
     pub garbled: usize,
+}
+
+impl Io {
+    fn plus(&self, other: &Io) -> Option<Io> {
+        Some(Io {
+            read_chars: self.read_chars.checked_add(other.read_chars)?,
+            written_chars: self.written_chars.checked_add(other.written_chars)?,
+            read_bytes: self.read_bytes.checked_add(other.read_bytes)?,
+            written_bytes: self.written_bytes.checked_add(other.written_bytes)?,
+        })
+    }
 }
 
 impl Times {
@@ -197,24 +214,50 @@ impl Processes {
         seen
     }
 
-    /// How many threads of a process run, could run, or wait for a disk.
-    pub fn busy_threads(&mut self, pid: u32) -> Option<u64> {
-        self.set_path(pid, "task");
-        let path = std::mem::take(&mut self.path);
-        let mut threads = Vec::new();
-        let listed = self.reader.names(&path, |name| threads.push(name.to_vec()));
-        self.path = path;
-        listed.ok()?;
-        let mut busy = 0;
-        for thread in threads {
+    /// What the threads that live did, and how many are busy.
+    fn threads(&mut self, pid: u32, times: &Times) -> (Option<Io>, Option<u64>) {
+        if times.threads == 1 {
             self.set_path(pid, "task/");
-            self.path.extend(thread);
-            self.path.extend(b"/stat");
-            // A thread that has ended meanwhile is not busy.
-            let text = self.reader.once(&self.path).unwrap_or_default();
-            busy += u64::from(state(text).is_some_and(is_busy));
+            let _ = write!(self.path, "{pid}/io");
+            let io = self.reader.once(&self.path).ok().and_then(parse_io);
+            return (io, Some(is_busy(times.state).into()));
         }
-        Some(busy)
+        if times.threads > THREADS_MAX {
+            return (None, None);
+        }
+        self.set_path(pid, "task");
+        let mut threads = Vec::new();
+        let listed = self.reader.names(&self.path, |name| threads.extend(number(name)));
+        if listed.is_err() {
+            return (None, None);
+        }
+        let (mut io, mut busy) = (Some(Io::default()), 0);
+        for thread in threads {
+            match self.thread(pid, thread) {
+                Ok((state, own)) => {
+                    busy += u64::from(is_busy(state));
+                    io = io.zip(own).and_then(|(sum, own)| sum.plus(&own));
+                }
+                // One that has ended meanwhile is neither.
+                Err(Errno::NOENT | Errno::SRCH) => {}
+                Err(_) => return (None, None),
+            }
+        }
+        (io, Some(busy))
+    }
+
+    fn thread(&mut self, pid: u32, thread: u64) -> Result<(u8, Option<Io>), Errno> {
+        self.set_path(pid, "task/");
+        let _ = write!(self.path, "{thread}/stat");
+        let state = state(self.reader.once(&self.path)?).unwrap_or(b'?');
+        self.path.truncate(self.path.len() - b"stat".len());
+        self.path.extend(b"io");
+        let io = match self.reader.once(&self.path) {
+            Ok(text) => parse_io(text),
+            Err(Errno::NOENT | Errno::SRCH) => Some(Io::default()),
+            Err(_) => None,
+        };
+        Ok((state, io))
     }
 
     fn process(&mut self, pid: u32, now_ticks: u64) -> Result<Process, Lacking> {
@@ -224,6 +267,7 @@ impl Processes {
             times,
             memory: None,
             io: None,
+            busy: None,
             status: None,
             cgroup: None,
             exe: None,
@@ -234,7 +278,7 @@ impl Processes {
         }
         let page = self.page;
         process.memory = self.file(pid, "statm").ok().and_then(|text| parse_statm(text, page));
-        process.io = self.file(pid, "io").ok().and_then(parse_io);
+        (process.io, process.busy) = self.threads(pid, &times);
         self.remember(&mut process, now_ticks);
         Ok(process)
     }
@@ -425,16 +469,17 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    const STAT: &str = "S 7 12 13 0 -1 4194304 21 0 3 0 55 66 5 6 20 0 3 0 987 0 0";
+    const STAT: &str = "S 7 12 13 0 -1 4194304 21 0 3 0 55 66 5 6 20 0 1 0 987 0 0";
 
     fn process(root: &Path, pid: u32, comm: &str, rest: &str) {
         let dir = root.join(pid.to_string());
-        fs::create_dir_all(&dir).unwrap();
+        fs::create_dir_all(dir.join(format!("task/{pid}"))).unwrap();
+        let io = format!("task/{pid}/io");
         let files = [
             ("stat", format!("{pid} ({comm}) {rest}")),
             ("statm", "100 50 20 1 0 30 0\n".into()),
             (
-                "io",
+                io.as_str(),
                 "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\ncancelled_write_bytes: 0\n"
                     .into(),
             ),
@@ -461,7 +506,7 @@ mod tests {
         assert_eq!((one.times.user_ticks, one.times.system_ticks), (55, 66));
         assert_eq!((one.times.children_user_ticks, one.times.children_system_ticks), (5, 6));
         assert_eq!((one.times.minor_faults, one.times.major_faults), (21, 3));
-        assert_eq!((one.times.threads, one.times.start_ticks), (3, 987));
+        assert_eq!((one.times.threads, one.times.start_ticks), (1, 987));
         let memory = Memory { virtual_bytes: 409_600, resident: 204_800, shared: 81_920 };
         assert_eq!(one.memory, Some(memory));
         let io = Io { read_chars: 1, written_chars: 2, read_bytes: 5, written_bytes: 6 };
@@ -531,7 +576,7 @@ mod tests {
         fs::create_dir(tree.path().join("4")).unwrap();
         fs::create_dir(tree.path().join("self")).unwrap();
         process(tree.path(), 5, "no io", STAT);
-        fs::remove_file(tree.path().join("5/io")).unwrap();
+        fs::remove_file(tree.path().join("5/task/5/io")).unwrap();
         let mut processes = Processes::new(tree.path());
         let seen = processes.read(1_000_000).unwrap();
         assert_eq!(seen, Seen { processes: 2, kernel_threads: 1, vanished: 1, garbled: 1 });
@@ -550,16 +595,55 @@ mod tests {
     }
 
     #[test]
-    fn busy_threads_are_counted() {
+    fn threads_are_summed() {
         let tree = tempfile::tempdir().unwrap();
+        process(tree.path(), 7, "many", &STAT.replace(" 20 0 1 0 ", " 20 0 5 0 "));
         for (thread, state) in [(7, 'R'), (8, 'S'), (9, 'D'), (10, 'I')] {
             let dir = tree.path().join(format!("7/task/{thread}"));
             fs::create_dir_all(&dir).unwrap();
             fs::write(dir.join("stat"), format!("{thread} (R) R) {state} 1 2")).unwrap();
+            fs::write(dir.join("io"), "rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: 4\n").unwrap();
         }
+        // One that ends while it is read.
+        fs::create_dir_all(tree.path().join("7/task/11")).unwrap();
         let mut processes = Processes::new(tree.path());
-        assert_eq!(processes.busy_threads(7), Some(2));
-        assert_eq!(processes.busy_threads(8), None);
+        processes.read(1_000_000).unwrap();
+        let one = &processes.processes[0];
+        let io = Io { read_chars: 4, written_chars: 8, read_bytes: 12, written_bytes: 16 };
+        assert_eq!((one.busy, one.io), (Some(2), Some(io)));
+        fs::write(tree.path().join("7/task/8/io"), "garbled").unwrap();
+        processes.read(1_000_000).unwrap();
+        assert_eq!((processes.processes[0].busy, processes.processes[0].io), (Some(2), None));
+    }
+
+    /// What a child did that was waited for is in its parent's `/proc/PID/io`, and would be counted twice.
+    #[test]
+    fn a_childs_bytes_are_not_its_parents() {
+        let mut parent = std::process::Command::new("sh")
+            .args(["-c", "head -c 3000000 /dev/zero > /dev/null; read line"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut processes = Processes::default();
+        let own = |processes: &mut Processes| {
+            processes.read(0).unwrap();
+            processes
+                .processes
+                .iter()
+                .find(|process| process.pid == parent.id())
+                .and_then(|process| process.io)
+        };
+        let with_children = || {
+            let text = fs::read(format!("/proc/{}/io", parent.id())).ok()?;
+            Some(parse_io(&text)?.read_chars)
+        };
+        while with_children().is_some_and(|chars| chars < 3_000_000) {
+            std::thread::yield_now();
+        }
+        let found = own(&mut processes);
+        drop(parent.stdin.take());
+        parent.wait().unwrap();
+        assert!(found.is_some_and(|io| io.read_chars < 1_000_000), "{found:?}");
     }
 
     proptest! {

@@ -102,17 +102,6 @@ impl Reader {
         })
     }
 
-    /// Whether there is something of this name.
-    pub fn exists(&mut self, path: &[u8]) -> bool {
-        self.calls += 1;
-        let is_open = self.open_root().is_ok();
-        is_open
-            && self
-                .dir
-                .as_ref()
-                .is_some_and(|dir| accessat(dir, path, Access::EXISTS, AtFlags::empty()).is_ok())
-    }
-
     fn entries(&mut self, path: &[u8], mut take: impl FnMut(&[u8], FileType)) -> Result<()> {
         self.open_root()?;
         let root = self.dir.as_ref().ok_or(Errno::NOENT)?;
@@ -292,6 +281,10 @@ mod tests {
             (&[b'9'; 400], None),
         ] {
             assert_eq!(decimal(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
     fn lists_are_ranges() {
         for (text, expected) in [
             ("0-3,8,10-11\n", Some(vec![0, 1, 2, 3, 8, 10, 11])),

@@ -368,7 +368,7 @@ pub struct OfNode {
 /// A metric of a job over time, node by node: the value of a gauge, or the rate of a counter.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/series/{metric}",
     params(("id" = String, Path), ("metric" = String, Path), OfNode), security(("token" = [])),
-    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403), (status = 404)))]
+    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
 pub async fn series(
     _: Admin,
     State(app): State<Arc<App>>,
@@ -378,7 +378,7 @@ pub async fn series(
     let Path((id, name)) = path.map_err(|error| ApiError::BadRequest(error.body_text()))?;
     let metric = metric::by_name(&name).filter(|metric| metric.of == Of::Job).ok_or_else(|| {
         let known: Vec<&str> = metric::of(Of::Job).map(|metric| metric.name).collect();
-        ApiError::NotFound(format!("no metric `{name}` of jobs; there are: {}", known.join(", ")))
+        ApiError::BadRequest(format!("no metric `{name}` of jobs; there are: {}", known.join(", ")))
     })?;
     let OfNode { cluster, host } = asked(query)?;
     let (filter, _) = Which { cluster, host, job: Some(id), ..Which::default() }.filter()?;

@@ -3,12 +3,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
+use record::reading::Values;
+use sample::Node;
 use sample::cgroup::{Cgroups, Groups};
+use sample::node::Remote;
 use sample::processes::{Process, Processes, Seen};
 
 use super::live::{Commands, Live};
+use super::node::{self, Energy};
+use super::remote::RemoteThread;
 use crate::clock::Clock;
-use crate::table::{Account, Census, Subject};
+use crate::table::{Account, Alive, Census, Ended, Subject};
 use crate::{job, session};
 
 /// Start times are compared in clock ticks, which are coarse.
@@ -18,6 +23,9 @@ const SAME_NS: u64 = 20_000_000;
 pub struct Collector {
     pub processes: Processes,
     pub cgroups: Cgroups,
+    node: Node,
+    energy: Energy,
+    remote: Option<RemoteThread>,
     clock: Clock,
 }
 
@@ -32,14 +40,27 @@ pub struct Own {
 
 impl Default for Collector {
     fn default() -> Self {
-        Collector { processes: Processes::default(), cgroups: Cgroups::default(), clock: Clock::now() }
+        Collector {
+            processes: Processes::default(),
+            cgroups: Cgroups::default(),
+            node: Node::default(),
+            energy: Energy::default(),
+            remote: RemoteThread::start(Remote::default()),
+            clock: Clock::now(),
+        }
     }
 }
 
 impl Collector {
     /// System calls of the readers until now.
     pub fn calls(&self) -> u64 {
-        self.processes.calls() + self.cgroups.calls()
+        self.processes.calls() + self.cgroups.calls() + self.node.calls()
+    }
+
+    /// Reads the node itself.
+    pub fn read_node(&mut self) -> Values {
+        let remote = self.remote.as_mut().and_then(RemoteThread::read);
+        node::values(&self.node.read(), remote.as_ref(), &mut self.energy)
     }
 
     /// Reads all processes.
@@ -50,7 +71,7 @@ impl Collector {
     /// Reads the processes of the accounts that are due.
     pub fn read_due(&mut self, census: &Census, due: &[bool]) -> Seen {
         let is_due = |at: usize| due.get(at).copied().unwrap_or(false);
-        let pids = census.live.iter().filter(|(_, (_, at))| is_due(*at)).map(|(pid, _)| *pid);
+        let pids = census.live.iter().filter(|(_, alive)| is_due(alive.account)).map(|(pid, _)| *pid);
         self.processes.read_these(pids, self.clock.ticks_now())
     }
 
@@ -61,15 +82,13 @@ impl Collector {
             (0..census.accounts.len()).filter(is_due).map(|at| (at, Own::default())).collect();
         let processes = std::mem::take(&mut self.processes.processes);
         for process in &processes {
-            let Some((start, at)) = census.live.get(&process.pid) else { continue };
+            let Some(Alive { start, account: at, ended }) = census.live.get(&process.pid) else { continue };
             let is_same = self.clock.from_ticks(process.times.start_ticks).abs_diff(*start) < SAME_NS;
             let (Some(own), Some(account)) = (accounts.get_mut(at), census.accounts.get(*at)) else {
                 continue;
             };
             if is_same {
-                let has_several = process.times.threads > 1;
-                let busy = has_several.then(|| self.processes.busy_threads(process.pid)).flatten();
-                own.add(process, busy, &account.subject);
+                own.add(process, ended, &account.subject);
             }
         }
         self.processes.processes = processes;
@@ -84,7 +103,7 @@ impl Collector {
         let mut census = Census::default();
         let mut at: HashMap<Subject, usize> = HashMap::new();
         for process in &self.processes.processes {
-            let Some(subject) = subject(process, &starts, host) else { continue };
+            let subject = subject(process, &starts, host);
             let start = self.clock.from_ticks(process.times.start_ticks);
             let index = *at.entry(subject).or_insert_with_key(|subject| {
                 census.accounts.push(Account::new(subject.clone(), start));
@@ -93,27 +112,27 @@ impl Collector {
             if let Some(account) = census.accounts.get_mut(index) {
                 account.meet(start, process.status.and_then(|status| status.uid));
             }
-            census.live.insert(process.pid, (start, index));
+            census.live.insert(process.pid, Alive { start, account: index, ended: Ended::default() });
         }
         census
     }
 }
 
-fn subject(process: &Process, starts: &HashMap<u32, u64>, host: &str) -> Option<Subject> {
+fn subject(process: &Process, starts: &HashMap<u32, u64>, host: &str) -> Subject {
     let lines = process.cgroup.as_deref().unwrap_or_default();
     if let Some(job) = job::from_cgroup(lines) {
-        return Some(Subject { job: Some(job.id), node: job.node, session: None });
+        return Subject { job: Some(job.id), node: job.node, session: None };
     }
     let leader = process.times.session;
     let session = session::from_cgroup(lines, host)
-        .or_else(|| (leader > 0).then(|| session::named(leader, starts.get(&leader).copied(), host)));
-    session.map(|session| Subject { job: None, node: None, session: Some(session) })
+        .unwrap_or_else(|| session::named(leader, starts.get(&leader).copied(), host));
+    Subject { job: None, node: None, session: Some(session) }
 }
 
 impl Own {
-    fn add(&mut self, process: &Process, busy: Option<u64>, subject: &Subject) {
-        self.live.add(process, busy);
-        self.commands.add(process, busy);
+    fn add(&mut self, process: &Process, ended: &Ended, subject: &Subject) {
+        self.live.add(process, ended);
+        self.commands.add(process, ended);
         if self.groups.is_none()
             && let Some(lines) = &process.cgroup
         {

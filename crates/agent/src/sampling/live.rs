@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use record::metric::id;
 use record::reading::{CommandReading, Values};
-use sample::processes::{Process, is_busy};
+use sample::processes::Process;
+
+use crate::table::Ended;
 
 /// Nanoseconds of a clock tick.
 pub fn tick_ns() -> u64 {
@@ -55,12 +57,12 @@ pub struct Live {
 }
 
 impl Live {
-    /// Adds a process. `busy` is how many of its threads are, if it has several.
-    pub fn add(&mut self, process: &Process, busy: Option<u64>) {
+    /// Adds a process. `ended` is what its threads did that have ended.
+    pub fn add(&mut self, process: &Process, ended: &Ended) {
         let (times, status) = (&process.times, process.status.unwrap_or_default());
         self.processes += 1;
         self.threads += u64::from(times.threads);
-        self.busy.add(busy.or((times.threads <= 1).then_some(u64::from(is_busy(times.state)))));
+        self.busy.add(process.busy);
         self.user_ticks += times.user_ticks;
         self.system_ticks += times.system_ticks;
         self.minor_faults += times.minor_faults;
@@ -68,10 +70,10 @@ impl Live {
         self.anonymous.add(process.memory.map(|memory| memory.resident.saturating_sub(memory.shared)));
         self.shared_memory = self.shared_memory.max(status.shared_memory.unwrap_or(0));
         self.swap.add(status.swap);
-        self.read_bytes.add(process.io.map(|io| io.read_bytes));
-        self.write_bytes.add(process.io.map(|io| io.written_bytes));
-        self.read_chars.add(process.io.map(|io| io.read_chars));
-        self.write_chars.add(process.io.map(|io| io.written_chars));
+        self.read_bytes.add(process.io.map(|io| io.read_bytes + ended.read_bytes));
+        self.write_bytes.add(process.io.map(|io| io.written_bytes + ended.write_bytes));
+        self.read_chars.add(process.io.map(|io| io.read_chars + ended.read_chars));
+        self.write_chars.add(process.io.map(|io| io.written_chars + ended.write_chars));
         self.switches.add(status.voluntary_switches);
         self.involuntary_switches.add(status.involuntary_switches);
     }
@@ -87,13 +89,13 @@ impl Live {
 pub struct Commands(BTreeMap<Vec<u8>, Live>);
 
 impl Commands {
-    pub fn add(&mut self, process: &Process, busy: Option<u64>) {
+    pub fn add(&mut self, process: &Process, ended: &Ended) {
         let name = process.times.name();
         match self.0.get_mut(name) {
-            Some(live) => live.add(process, busy),
+            Some(live) => live.add(process, ended),
             None => {
                 let mut live = Live::default();
-                live.add(process, busy);
+                live.add(process, ended);
                 self.0.insert(name.to_vec(), live);
             }
         }

@@ -10,6 +10,8 @@
 pub mod cadence;
 mod collect;
 mod live;
+mod node;
+mod remote;
 mod tracked;
 
 use std::collections::HashMap;
@@ -190,16 +192,17 @@ impl Sampler {
         };
         let due: Vec<bool> =
             census.accounts.iter().enumerate().map(|(at, account)| is_due(at, account)).collect();
+        let mut reading = Reading { time: now, host: self.host.clone(), ..Reading::default() };
         if is_all {
             // Without `/proc` there is nothing to say, which the coverage shows.
             let _ = self.collector.read_all();
+            reading.node = self.collector.read_node();
         } else {
             self.collector.read_due(census, &due);
         }
         let sorted = self.collector.sort(census, &due);
         let jobs_here =
             live.iter().zip(&census.accounts).filter(|(n, a)| **n > 0 && a.subject.job.is_some()).count();
-        let mut reading = Reading { time: now, host: self.host.clone(), ..Reading::default() };
         for (at, mut own) in sorted {
             let Some(account) = census.accounts.get(at) else { continue };
             own.is_shared = jobs_here > 1;
@@ -247,8 +250,8 @@ impl Sampler {
 /// How many processes each account has.
 fn live_counts(census: &Census) -> Vec<usize> {
     let mut counts = vec![0; census.accounts.len()];
-    for (_, index) in census.live.values() {
-        if let Some(count) = counts.get_mut(*index) {
+    for alive in census.live.values() {
+        if let Some(count) = counts.get_mut(alive.account) {
             *count += 1;
         }
     }

@@ -1,8 +1,10 @@
 //! What each job and session has used through processes that have ended, and which processes it has.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use record::entry::{JobFrom, Place};
 use record::reading::Reserved;
 
 use super::draft::{About, Context};
@@ -23,13 +25,14 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Whom the processes with this context belong to, if to anyone.
-    fn of(context: &Context, claimed: Option<String>) -> Option<Subject> {
+    /// Whom the processes with this context belong to, if to anyone. `said` is what one says itself.
+    fn of(context: &Context, said: Place) -> Option<Subject> {
         let job = context.job.as_ref();
-        let id = job.map(|job| job.id.clone()).or(claimed);
+        let id = job.map(|job| job.id.clone()).or(said.job);
         let session = context.session.as_deref().filter(|_| id.is_none()).map(str::to_owned);
+        let node = job.and_then(|job| job.node.clone()).or(said.node).filter(|_| id.is_some());
         let is_any = id.is_some() || session.is_some();
-        is_any.then(|| Subject { job: id, node: job.and_then(|job| job.node.clone()), session })
+        is_any.then_some(Subject { job: id, node, session })
     }
 }
 
@@ -90,8 +93,18 @@ pub struct Account {
 #[derive(Debug, Clone, Default)]
 pub struct Census {
     pub accounts: Vec<Account>,
-    /// The account of each process that runs, with the process's start, monotonic.
-    pub live: HashMap<u32, (u64, usize)>,
+    pub live: HashMap<u32, Alive>,
+}
+
+/// A process that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alive {
+    /// Monotonic.
+    pub start: u64,
+    /// The place of its account.
+    pub account: usize,
+    /// What its threads had used that have ended.
+    pub ended: Ended,
 }
 
 /// All accounts.
@@ -112,7 +125,7 @@ struct Ending {
     start: u64,
     end: u64,
     uid: Option<u32>,
-    sums: Vec<Rc<std::cell::RefCell<Sum>>>,
+    sums: Vec<Rc<RefCell<Sum>>>,
 }
 
 impl Accounts {
@@ -125,12 +138,7 @@ impl Accounts {
     /// Charges what has ended; to be called when the accounting of all threads is settled.
     pub fn settle(&mut self) {
         for ending in self.ending.drain(..) {
-            let mut total = Sum::default();
-            for sum in &ending.sums {
-                let sum = sum.borrow();
-                total.peak_kib = total.peak_kib.max(sum.peak_kib);
-                total.join(&sum);
-            }
+            let total = total(&ending.sums);
             let account = self
                 .of
                 .entry(ending.subject.clone())
@@ -165,6 +173,7 @@ impl Account {
 
     fn learn(&mut self, process: &Process, about: &About) {
         self.meet(process.start, process.uid);
+        self.cluster = self.cluster.take().or_else(|| about.variables().text("SLURM_CLUSTER_NAME"));
         let Some(env) = &about.env else { return };
         let variables = Variables(env);
         let number = |name| variables.text(name)?.parse().ok();
@@ -185,26 +194,49 @@ fn owner(known: Option<u32>, other: Option<u32>) -> Option<u32> {
     known.filter(|uid| *uid != 0).or(other).or(known)
 }
 
+fn total(sums: &[Rc<RefCell<Sum>>]) -> Sum {
+    let mut total = Sum::default();
+    for sum in sums {
+        let sum = sum.borrow();
+        total.peak_kib = total.peak_kib.max(sum.peak_kib);
+        total.join(&sum);
+    }
+    total
+}
+
+impl Process {
+    /// All sums of threads that have ended in this process.
+    fn sums(&self) -> Vec<Rc<RefCell<Sum>>> {
+        let mut sums = self.earlier.clone();
+        sums.push(self.image.sum.clone());
+        sums
+    }
+
+    fn ended(&self) -> Ended {
+        let mut ended = Ended::default();
+        ended.add(&total(&self.sums()));
+        ended
+    }
+}
+
 impl Table {
     /// Notes that a process has ended.
     pub(super) fn note_end(&mut self, process: &Process, end: u64) {
         let Some(subject) = self.subject(process) else { return };
-        let mut sums = process.earlier.clone();
-        sums.push(process.image.sum.clone());
+        let sums = process.sums();
         self.accounts.ending.push(Ending { subject, start: process.start, end, uid: process.uid, sums });
     }
 
-    /// Whom a process belongs to. The step daemon serves the job and is not part of it.
+    /// Whom a process belongs to. The step daemon serves the job and is not part of it, nor are its copies of which it makes
+    /// the job's processes.
     fn subject(&self, process: &Process) -> Option<Subject> {
-        if process.is_stepd {
+        let context = &process.context;
+        let is_told_by_stepd = context.job.as_ref().is_some_and(|job| job.from == JobFrom::Stepd);
+        if process.is_stepd || is_told_by_stepd && process.exec == 0 {
             return None;
         }
-        let claimed = || {
-            let about = process.image.about.borrow();
-            job::place(None, about.variables(), None, !self.jobs_are_told).job
-        };
-        let context = &process.context;
-        Subject::of(context, if context.job.is_some() { None } else { claimed() })
+        let about = process.image.about.borrow();
+        Subject::of(context, job::place(None, about.variables(), None, !self.jobs_are_told))
     }
 
     /// Whether a job has begun since the last call.
@@ -244,14 +276,23 @@ impl Table {
             account.last_end = None;
             let next = at.len();
             let index = *at.entry(account.subject.clone()).or_insert(next);
-            census.live.insert(*pid, (process.start, index));
+            census.live.insert(*pid, Alive { start: process.start, account: index, ended: process.ended() });
         }
+        // A process may have come to another's account before it ended: then this one is over, or was nothing.
+        accounts.retain(|subject, account| {
+            let is_empty = !at.contains_key(subject) && account.last_end.is_none();
+            if is_empty && account.ended.processes > 0 {
+                account.last_end = Some(now);
+            }
+            !is_empty || account.ended.processes > 0
+        });
         let order: HashMap<&Subject, usize> = at.iter().map(|(subject, index)| (subject, *index)).collect();
         census.accounts = accounts.values().cloned().collect();
         // Accounts with processes come first, in the order of their numbers.
         census.accounts.sort_by_key(|account| order.get(&account.subject).copied().unwrap_or(usize::MAX));
-        for account in &mut census.accounts {
-            account.cluster = self.around.cluster.clone().or_else(|| self.cluster.clone());
+        for account in census.accounts.iter_mut().filter(|account| account.subject.job.is_some()) {
+            let known = account.cluster.take().or_else(|| self.cluster.clone());
+            account.cluster = self.around.cluster.clone().or(known);
         }
         let is_known = |(id, node): &(String, Option<String>)| {
             let subject = Subject { job: Some(id.clone()), node: node.clone(), session: None };

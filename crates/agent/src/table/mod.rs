@@ -36,7 +36,7 @@ use crate::files::Files;
 use crate::kernel::{Event, TaskStats};
 
 use accounts::Accounts;
-pub use accounts::{Account, Census, Ended, Subject};
+pub use accounts::{Account, Alive, Census, Ended, Subject};
 pub use draft::Finished;
 use draft::{About, Context, Draft};
 use usage::{Base, Sum};

@@ -206,3 +206,64 @@ fn a_message_without_a_process_waits_and_is_counted() {
     world.table.tick(5 + 2 * SECOND);
     assert_eq!(world.table.around.counters.guest_messages_unmatched.get(), 1);
 }
+
+impl World {
+    fn in_group(&self, pid: u32, path: &str) {
+        self.proc_entry(pid, 1);
+        fs::write(self.proc.path().join(format!("{pid}/cgroup")), format!("4:memory:{path}\n")).unwrap();
+    }
+}
+
+#[test]
+fn a_job_has_an_account_of_what_has_ended() {
+    let mut world = World::new();
+    world.in_group(10, "/slurm_n1/uid_7/job_5/step_0");
+    world.events(&[fork(1, 9, 10), exec(2, 10)]);
+    assert!(world.table.take_begun() && !world.table.take_begun());
+    let census = world.table.census(3);
+    let subjects: Vec<_> =
+        census.accounts.iter().map(|account| (&account.subject.job, account.last_end)).collect();
+    assert_eq!(subjects, [(&Some("5".to_owned()), None)]);
+    assert_eq!(census.live.get(&10).map(|alive| (alive.start, alive.account)), Some((1, 0)));
+    // Children that end within a moment count as well, and the job is quiet only when its last process has ended.
+    world.events(&[fork(4, 10, 11), fork(5, 10, 12)]);
+    for (pid, time) in [(11, 6), (12, 7)] {
+        world.stats(pid, 1000);
+        world.events(&[exit(time, pid, pid, 0)]);
+    }
+    assert_eq!(world.table.take_quiet(), []);
+    world.stats(10, 500);
+    world.events(&[exit(8, 10, 10, 9)]);
+    let quiet = world.table.take_quiet();
+    assert_eq!((quiet.len(), quiet[0].node.as_deref()), (1, Some("n1")));
+    assert_eq!(world.table.take_quiet(), []);
+    let census = world.table.census(9);
+    let account = &census.accounts[0];
+    assert_eq!((account.last_end, account.first_start), (Some(8), 1));
+    assert_eq!((account.ended.processes, account.ended.user_ns), (3, 2500));
+    assert_eq!((account.ended.peak_bytes, account.ended.unaccounted), (100 * 1024, 0));
+}
+
+#[test]
+fn an_account_that_its_process_has_left_is_no_job() {
+    let mut world = World::new();
+    world.in_group(10, "/slurm_n1/uid_7/job_5/step_0");
+    world.events(&[fork(1, 9, 10), exec(2, 10)]);
+    assert_eq!(world.table.census(3).accounts.len(), 1);
+    // Only root is moved from one job to another.
+    world.in_group(10, "/slurm_n1/uid_7/job_6/step_0");
+    world.events(&[Event::Uid { tgid: 10, real: 0, effective: 0 }, exec(4, 10)]);
+    let census = world.table.census(5);
+    let jobs: Vec<_> = census.accounts.iter().map(|account| account.subject.job.as_deref()).collect();
+    assert_eq!(jobs, [Some("6")]);
+}
+
+#[test]
+fn a_job_that_is_quiet_for_an_hour_is_forgotten() {
+    let mut world = World::new();
+    world.in_group(10, "/slurm_n1/uid_7/job_5/step_0");
+    world.events(&[fork(1, 9, 10), exec(2, 10)]);
+    world.events(&[exit(8, 10, 10, 0)]);
+    assert_eq!(world.table.census(3599 * SECOND).accounts.len(), 1);
+    assert_eq!(world.table.census(3601 * SECOND).accounts.len(), 0);
+}

@@ -56,9 +56,8 @@ fn total_average(metric: &Value, nodes: f64) -> Option<f64> {
 }
 
 fn memory(resources: &Value) -> Vec<String> {
-    let peaks = resources["nodes"].as_array().into_iter().flatten();
-    let peaks: Option<Vec<f64>> = peaks.map(|node| node["metrics"]["memory_peak"]["max"].as_f64()).collect();
-    let peak = peaks.map(|peaks| peaks.iter().sum::<f64>());
+    // The kernel's peak only grows: the last one is the peak.
+    let peak = resources["metrics"]["memory_peak"]["last"].as_f64();
     let used = peak.map_or_else(show::unknown, |peak| format!("{} peak", human_bytes(peak as u64)));
     let memory = &resources["metrics"]["memory"];
     let most = memory["avg"].as_f64().map(|avg| format!("{} on average per node", human_bytes(avg as u64)));
@@ -133,7 +132,7 @@ fn nodes(resources: &Value) -> String {
             show::text(&node["reserved"]["cpus"]),
             metric("cpu", "avg").map_or_else(show::unknown, |cores| format!("{cores:.2}")),
             bytes("memory", "avg"),
-            bytes("memory_peak", "max"),
+            bytes("memory_peak", "last"),
             bytes("read_bytes", "total"),
             bytes("write_bytes", "total"),
             show::text(&node["readings"]),

@@ -91,8 +91,12 @@ impl ThisNode {
     fn digest(&mut self) -> Reading {
         let census = self.collector.survey(&self.host);
         let due = vec![true; census.accounts.len()];
-        let mut reading =
-            Reading { time: self.clock.wall(monotonic_ns()), host: self.host.clone(), ..Reading::default() };
+        let mut reading = Reading {
+            time: self.clock.wall(monotonic_ns()),
+            host: self.host.clone(),
+            node: self.collector.read_node(),
+            ..Reading::default()
+        };
         for (at, own) in self.collector.sort(&census, &due) {
             let Census { accounts, .. } = &census;
             let tracked = self.tracked.entry(accounts[at].subject.clone()).or_default();

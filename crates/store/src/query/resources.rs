@@ -74,7 +74,7 @@ impl Snapshot<'_> {
         }
         let names: Vec<&str> = metrics.iter().map(|metric| metric.name).collect();
         let sql = format!(
-            "SELECT {LEAD}, {} FROM job_sample {} ORDER BY cluster, node, host, time_ns",
+            "SELECT {LEAD}, {} FROM job_sample {} ORDER BY node, host, time_ns",
             names.join(", "),
             conditions.sql()
         );
@@ -89,12 +89,12 @@ fn take(row: &Row, metrics: usize, nodes: &mut Vec<OnNode>) -> duckdb::Result<()
     let (host, node): (String, Option<String>) = (row.get(0)?, row.get(1)?);
     let cluster: Option<String> = row.get(11)?;
     let (start, end): (i64, Option<i64>) = (row.get(3)?, row.get(4)?);
-    let is_same = |on: &OnNode| on.host == host && on.node == node && on.cluster == cluster;
+    let is_same = |on: &OnNode| on.host == host && on.node == node;
     if !nodes.last().is_some_and(is_same) {
         nodes.push(OnNode {
             host,
             node,
-            cluster,
+            cluster: None,
             user: None,
             part: Part { start, ..Part::default() },
             cpus: None,
@@ -112,6 +112,8 @@ fn take(row: &Row, metrics: usize, nodes: &mut Vec<OnNode>) -> duckdb::Result<()
     on.memory = row.get::<_, Option<i64>>(7)?.or(on.memory);
     on.gpus = row.get::<_, Option<u32>>(8)?.or(on.gpus);
     on.is_shared |= row.get::<_, bool>(9)?;
+    // Its first reading may be made before anyone has said which cluster it is.
+    on.cluster = cluster.or(on.cluster.take());
     on.user = row.get::<_, Option<String>>(10)?.or(on.user.take());
     for (at, values) in on.values.iter_mut().enumerate() {
         values.push(row.get(LEAD_COLUMNS + at)?);
@@ -152,9 +154,9 @@ fn metrics(nodes: &[OnNode], start: i64, until: i64) -> Map<String, Value> {
         let spans: Vec<Vec<Span>> = nodes.iter().map(|on| on.part.spans(metric, &on.values[at])).collect();
         let mut value = json!(Characteristic::of(&spans)?);
         value["unit"] = json!(unit(metric));
-        if metric.kind == Kind::Counter {
-            value["total"] = json!(sum(nodes.iter().map(|on| last(&on.values[at]))));
-        }
+        // A counter's last value is its sum; a gauge's, where it stood when the job ended.
+        let name = if metric.kind == Kind::Counter { "total" } else { "last" };
+        value[name] = json!(sum(nodes.iter().map(|on| last(&on.values[at]))));
         value["profile"] = json!(profile(&spans, start, until, COLUMNS));
         Some((metric.name.to_owned(), value))
     });

@@ -1,0 +1,164 @@
+//! What jobs used, against the truth: programs that use a known amount, the kernel's own count, and Slurm's.
+
+#[path = "common/cluster.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod cluster;
+mod common;
+#[path = "common/server.rs"]
+#[allow(dead_code, reason = "only the server is used here")]
+mod server;
+
+use std::fs;
+use std::time::Instant;
+
+use cluster::{Cluster, for_users};
+use common::*;
+use server::Server;
+
+const MB: f64 = 1024.0 * 1024.0;
+
+/// A server, and an agent that reads as often as it would in a job's first seconds.
+struct Watched {
+    server: Server,
+    node: Node,
+    _dir: tempfile::TempDir,
+}
+
+fn watched() -> Watched {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    let token = server.data.join("ingest.token");
+    let node = Node::configured(&format!(
+        "[server]\nurl = \"{}\"\ntoken_file = \"{}\"\n[sampling]\nevery_seconds = 10.0\nfirst_every_seconds = 2.0\n",
+        server.url(),
+        token.display()
+    ));
+    Watched { server, node, _dir: dir }
+}
+
+impl Watched {
+    /// What a job reserved and used; null if nothing was measured.
+    fn resources(&self, job: &str) -> Row {
+        let output = self.server.ask(&["job", job, "--resources", "--json"]).output().unwrap();
+        assert_ne!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+        parse(&output).into_iter().next().unwrap_or(Row::Null)
+    }
+
+    /// The same when the job has ended on all its nodes; ten seconds are promised.
+    fn ended(&self, cluster: &Cluster, job: &str, nodes: usize) -> Row {
+        cluster.wait_for_end(job);
+        let began = Instant::now();
+        let mut found = Row::Null;
+        wait_until(20, &format!("the resources of job {job}"), || {
+            found = self.resources(job);
+            found["end"].is_string() && found["nodes"].as_array().is_some_and(|all| all.len() == nodes)
+        });
+        let elapsed = began.elapsed().as_secs_f64();
+        let text = String::from_utf8(self.server.ask(&["job", job, "--resources"]).output().unwrap().stdout)
+            .unwrap();
+        eprintln!("job {job}, {elapsed:.1} s after its end was seen:\n{text}");
+        found
+    }
+}
+
+fn total(resources: &Row, metric: &str) -> f64 {
+    resources["metrics"][metric]["total"]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no total of {metric}: {resources:#}"))
+}
+
+fn of(resources: &Row, metric: &str, what: &str) -> f64 {
+    resources["metrics"][metric][what]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no {what} of {metric}: {resources:#}"))
+}
+
+/// That a value lies between two others.
+#[track_caller]
+fn check(what: &str, value: f64, least: f64, most: f64) {
+    eprintln!("{what}: {value:.3}, expected {least:.3} to {most:.3}");
+    assert!((least..=most).contains(&value), "{what} is {value}, not between {least} and {most}");
+}
+
+#[test]
+fn what_real_jobs_used() {
+    if !is_root("what_real_jobs_used") {
+        return;
+    }
+    let watched = watched();
+    let cluster = Cluster::start(&watched.node, "cgroup");
+    let consume = for_users(&watched.node, &program("consume", "cc", "consume.c", &["-pthread"]));
+    let submit = |options: &[&str], script: &str| cluster.submit("jgalice", options, script);
+    let home = cluster.dir.join("home/jgalice");
+
+    let count =
+        "cat /sys/fs/cgroup/cpuacct/slurm_*/uid_*/job_$SLURM_JOB_ID/cpuacct.usage > count.$SLURM_JOB_ID";
+    let one_core = submit(&["-N1", "-n1", "-c4"], &format!("{consume} cpu=32\n{count}"));
+    let big =
+        submit(&["-N1", "-n1", "--mem=800"], &format!("{consume} memory=300 write=200 children=4 sleep=6"));
+    let idle = submit(&["-N1", "-n1"], "sleep 8");
+    let killed =
+        submit(&["-N1", "-n1", "--mem=100"], &format!("sleep 3; {consume} memory=400 sleep=9; true"));
+    let cancelled = submit(&["-N1", "-n1"], &format!("{consume} cpu=600"));
+    let mpi = submit(&["-N2", "--ntasks-per-node=2"], &format!("mpirun {consume} cpu=5"));
+
+    wait_until(30, "the job that is cancelled", || {
+        of_running(&watched.resources(&cancelled), "cpu").is_some_and(|total| total > 2e9)
+    });
+    cluster.as_user("jgalice", &["scancel", &cancelled]);
+
+    let found = watched.ended(&cluster, &idle, 1);
+    check("CPU of the idle job", of(&found, "cpu", "avg"), 0.0, 0.05);
+    check("reserved cores", found["reserved"]["cpus"].as_f64().unwrap(), 1.0, 1.0);
+
+    let found = watched.ended(&cluster, &killed, 1);
+    check("killed for want of memory", total(&found, "oom_kills"), 1.0, 1.0);
+    check("reserved memory", found["reserved"]["memory"].as_f64().unwrap() / MB, 100.0, 100.0);
+    check("peak of memory", of(&found, "memory_peak", "last") / MB, 99.0, 101.0);
+
+    let found = watched.ended(&cluster, &cancelled, 1);
+    let elapsed = found["elapsed_s"].as_f64().unwrap();
+    check("CPU of the cancelled job", total(&found, "cpu") / 1e9, 2.0, elapsed);
+    check("coverage of the cancelled job", found["coverage"].as_f64().unwrap(), 0.8, 1.0);
+
+    let found = watched.ended(&cluster, &big, 1);
+    check("peak of memory", of(&found, "memory_peak", "last") / MB, 300.0, 600.0);
+    check("memory", of(&found, "memory", "max") / MB, 299.0, 301.0);
+    check("written", total(&found, "write_bytes") / MB, 200.0, 204.0);
+    check("written by calls", total(&found, "write_chars") / MB, 200.0, 204.0);
+    check("reserved memory", found["reserved"]["memory"].as_f64().unwrap() / MB, 800.0, 800.0);
+
+    let found = watched.ended(&cluster, &mpi, 2);
+    check("CPU of the MPI job", total(&found, "cpu") / 1e9, 20.0, 22.0);
+    for node in found["nodes"].as_array().unwrap() {
+        check("CPU on a node", total(node, "cpu") / 1e9, 10.0, 11.5);
+    }
+
+    let found = watched.ended(&cluster, &one_core, 1);
+    check("CPU by the program's clock", total(&found, "cpu") / 1e9, 32.0, 32.0 * 1.02);
+    let own = fs::read(home.join(format!("count.{one_core}"))).unwrap();
+    let own: f64 = String::from_utf8(own).unwrap().trim().parse().unwrap();
+    check("CPU by the control group", total(&found, "cpu") / own, 0.99, 1.01);
+    let slurm = slurms_cpu(&cluster, &one_core);
+    check("CPU by Slurm", total(&found, "cpu") / 1e9 / slurm, 0.97, 1.03);
+    check("reserved cores", found["reserved"]["cpus"].as_f64().unwrap(), 4.0, 4.0);
+    for metric in found["metrics"].as_object().unwrap().values() {
+        let of = |name: &str| metric[name].as_f64().unwrap();
+        assert!(of("min") <= of("median") && of("median") <= of("max"), "{metric:#}");
+    }
+}
+
+/// The total of a counter, of a job that may not be known yet.
+fn of_running(resources: &Row, metric: &str) -> Option<f64> {
+    resources["metrics"][metric]["total"].as_f64()
+}
+
+/// CPU seconds over all steps, as Slurm accounts for them.
+fn slurms_cpu(cluster: &Cluster, job: &str) -> f64 {
+    let text = cluster.as_user("jgalice", &["sacct", "-n", "-P", "-j", job, "-o", "JobID,TotalCPU"]);
+    let steps = text.lines().filter_map(|line| line.split_once('|')).filter(|(id, _)| id.contains('.'));
+    let seconds =
+        |text: &str| text.split(':').fold(0.0, |sum, part| 60.0 * sum + part.parse::<f64>().unwrap());
+    steps.map(|(_, cpu)| seconds(cpu)).sum()
+}
