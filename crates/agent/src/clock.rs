@@ -42,6 +42,11 @@ impl Clock {
         monotonic.saturating_add(self.wall_minus_monotonic)
     }
 
+    /// The monotonic time of a time of day; that of an earlier boot is zero.
+    pub fn monotonic(&self, wall: u64) -> u64 {
+        wall.saturating_sub(self.wall_minus_monotonic)
+    }
+
     /// Clock ticks since boot.
     pub fn ticks_now(&self) -> u64 {
         read(ClockId::Boottime) / self.tick_ns

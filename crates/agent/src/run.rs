@@ -25,11 +25,12 @@ use crate::kernel::{Connector, Taskstats};
 use crate::output::{Output, Writing};
 use crate::progress::{self, Left, Progress, ProgressFile};
 use crate::receive::{Command, Ends, Receive, wake, waker, woken};
-use crate::sampling::Sampling;
+use crate::sampling::kept::Kept;
+use crate::sampling::{self, Sampling};
 use crate::say::say;
 use crate::ship::{self, Cursor, Shipping};
 use crate::spool::{SpoolWriter, lock};
-use crate::table::{Finished, FromGuest, Surroundings, Table};
+use crate::table::{Finished, FromGuest, Subject, Surroundings, Table};
 use crate::{checkpoint, limits};
 
 /// Kernel events taken before the guests have their turn.
@@ -318,9 +319,10 @@ impl Agent {
         let kernel = Kernel::open();
         let forks_before = proc.forks_since_boot().unwrap_or(0);
         let descriptors = limits::raise_descriptors();
+        let clock = Clock::now();
         let around = Surroundings {
             proc: proc.clone(),
-            clock: Clock::now(),
+            clock,
             host,
             cluster: Some(config.cluster.clone()).filter(|name| !name.is_empty()),
             files: files.clone(),
@@ -330,7 +332,8 @@ impl Agent {
             memories_max: config.limits.guests.min(descriptors.saturating_sub(256) as usize),
         };
         let guests = Guests::start(&config, rules, counters.clone(), files.clone())?;
-        let sampling = start_sampling(&config, &around, &output, &guests.wake)?;
+        let measured = sampling::kept::read(&config.spool.dir);
+        let sampling = start_sampling(&config, &around, &output, &guests.wake, &measured)?;
         let mut agent = Agent {
             table: Table::new(around),
             folder: Folder::new(config.fold_rules(), counters.clone()),
@@ -355,6 +358,10 @@ impl Agent {
             due: Due::default(),
             events_lost: 0,
         };
+        for Kept { reading, ended } in measured {
+            let start = clock.monotonic(reading.start);
+            agent.table.restore_account(Subject::of_reading(&reading), start, reading.uid, ended);
+        }
         agent.take_over(left, known);
         Ok((agent, writing))
     }
@@ -678,11 +685,14 @@ fn start_sampling(
     around: &Surroundings,
     output: &Output,
     wake: &Arc<OwnedFd>,
+    measured: &[Kept],
 ) -> Result<Option<Sampling>, AgentError> {
     if !config.sampling.enabled {
         return Ok(None);
     }
-    Sampling::start(config.cadence(), around.host.clone(), around.clock, output.clone(), wake.clone())
+    let dir = config.spool.dir.clone();
+    let (host, clock) = (around.host.clone(), around.clock);
+    Sampling::start(config.cadence(), host, clock, output.clone(), wake.clone(), dir, measured)
         .map(Some)
         .map_err(cannot("start a thread"))
 }

@@ -9,6 +9,7 @@
 
 pub mod cadence;
 mod collect;
+pub mod kept;
 mod live;
 mod node;
 mod remote;
@@ -17,6 +18,7 @@ mod tracked;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -32,6 +34,7 @@ use crate::table::{Account, Census, Subject};
 
 pub use cadence::Cadence;
 pub use collect::{Collector, Own};
+use kept::Kept;
 pub use tracked::Tracked;
 
 /// A job whose last process has ended is read for the last time after this: the rest of its accounting has come by then.
@@ -63,6 +66,8 @@ impl Sampling {
         clock: Clock,
         output: Output,
         wake: Arc<OwnedFd>,
+        dir: PathBuf,
+        kept: &[Kept],
     ) -> io::Result<Sampling> {
         let (orders, work) = channel();
         let wants_census = Arc::new(AtomicBool::new(false));
@@ -74,9 +79,15 @@ impl Sampling {
             wake,
             wants_census: wants_census.clone(),
             collector: Collector::default(),
-            tracked: HashMap::new(),
+            dir,
+            tracked: kept
+                .iter()
+                .map(|kept| (Subject::of_reading(&kept.reading), Tracked::from_kept(kept)))
+                .collect(),
             due: Due::default(),
         };
+        // What an earlier agent knew is read at once: it may be over.
+        sampler.due.jobs = sampler.tracked.keys().map(|subject| (subject.clone(), 0)).collect();
         let thread = thread::Builder::new()
             .name("sample".into())
             .stack_size(512 * 1024)
@@ -128,6 +139,8 @@ struct Sampler {
     wake: Arc<OwnedFd>,
     wants_census: Arc<AtomicBool>,
     collector: Collector,
+    /// Where [`kept`] is.
+    dir: PathBuf,
     tracked: HashMap<Subject, Tracked>,
     due: Due,
 }
@@ -213,7 +226,15 @@ impl Sampler {
         self.due.jobs.retain(|subject, _| self.tracked.contains_key(subject));
         if !reading.jobs.is_empty() || !reading.node.is_empty() {
             self.output.reading(reading);
+            self.keep();
         }
+    }
+
+    /// A disk that is full costs the next agent its knowledge, and nothing else.
+    fn keep(&self) {
+        let running = self.tracked.values().filter(|tracked| !tracked.is_over);
+        let kept: Vec<Kept> = running.filter_map(|tracked| tracked.kept.clone()).collect();
+        let _ = kept::write(&self.dir, &kept);
     }
 
     /// One job's part of a reading, and when it is read next.

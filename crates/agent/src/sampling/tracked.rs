@@ -4,6 +4,7 @@ use record::metric::{Kind, by_id, id};
 use record::reading::{JobReading, Reserved, Values};
 use sample::cgroup::{Groups, Limit, Usage};
 
+use super::kept::Kept;
 use super::live::{Commands, Live, tick_ns};
 use crate::clock::Clock;
 use crate::table::{Account, Ended, Subject};
@@ -54,9 +55,25 @@ pub struct Tracked {
     usage: Usage,
     /// Its last reading was sent.
     pub is_over: bool,
+    /// For the agent that comes after this one.
+    pub kept: Option<Kept>,
 }
 
 impl Tracked {
+    /// Goes on where an earlier agent stopped.
+    pub fn from_kept(kept: &Kept) -> Tracked {
+        let values = &kept.reading.values;
+        let reserved = kept.reading.reserved.unwrap_or_default();
+        Tracked {
+            counters: values.clone(),
+            peak: values.get(id::MEMORY_PEAK),
+            limit: reserved.memory,
+            processors: reserved.cpus,
+            kept: Some(kept.clone()),
+            ..Tracked::default()
+        }
+    }
+
     /// Takes in what the control group says; to be called as often as it is read.
     pub fn hear(&mut self, usage: Usage) {
         if usage.is_gone {
@@ -158,7 +175,7 @@ impl Tracked {
         clock: &Clock,
     ) -> JobReading {
         let Subject { job, node, session } = account.subject.clone();
-        JobReading {
+        let reading = JobReading {
             cluster: account.cluster.clone(),
             job,
             session,
@@ -172,7 +189,10 @@ impl Tracked {
             commands: commands.readings(COMMANDS_MAX),
             reserved: self.reserved(&account.reserved),
             is_shared: false,
-        }
+        };
+        let without_commands = JobReading { commands: Vec::new(), ..reading.clone() };
+        self.kept = Some(Kept { reading: without_commands, ended: account.ended });
+        reading
     }
 
     /// What the environment says, and the control group where it does not.

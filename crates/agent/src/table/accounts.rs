@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use minicbor::{Decode, Encode};
 use record::entry::{JobFrom, Place};
-use record::reading::Reserved;
+use record::reading::{JobReading, Reserved};
 
 use super::draft::{About, Context};
 use super::usage::Sum;
@@ -25,6 +26,12 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// Whose reading this is.
+    pub fn of_reading(reading: &JobReading) -> Subject {
+        let JobReading { job, node, session, .. } = reading.clone();
+        Subject { job, node, session }
+    }
+
     /// Whom the processes with this context belong to, if to anyone. `said` is what one says itself.
     fn of(context: &Context, said: Place) -> Option<Subject> {
         let job = context.job.as_ref();
@@ -37,22 +44,35 @@ impl Subject {
 }
 
 /// What processes had used when they ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Ended {
+    #[n(0)]
     pub processes: u64,
     /// Of them, those whose accounting was lost.
+    #[n(1)]
     pub unaccounted: u64,
+    #[n(2)]
     pub user_ns: u64,
+    #[n(3)]
     pub system_ns: u64,
+    #[n(4)]
     pub read_bytes: u64,
+    #[n(5)]
     pub write_bytes: u64,
+    #[n(6)]
     pub read_chars: u64,
+    #[n(7)]
     pub write_chars: u64,
+    #[n(8)]
     pub minor_faults: u64,
+    #[n(9)]
     pub major_faults: u64,
+    #[n(10)]
     pub switches: u64,
+    #[n(11)]
     pub involuntary_switches: u64,
     /// The highest peak of any of them.
+    #[n(12)]
     pub peak_bytes: u64,
 }
 
@@ -237,6 +257,13 @@ impl Table {
         }
         let about = process.image.about.borrow();
         Subject::of(context, job::place(None, about.variables(), None, !self.jobs_are_told))
+    }
+
+    /// Takes over the account of a job or session from an earlier agent. It has ended by now unless it is found to run.
+    pub fn restore_account(&mut self, subject: Subject, start: u64, uid: Option<u32>, ended: Ended) {
+        let now = crate::clock::monotonic_ns();
+        let account = Account { uid, last_end: Some(now), ended, ..Account::new(subject.clone(), start) };
+        self.accounts.of.insert(subject, account);
     }
 
     /// Whether a job has begun since the last call.

@@ -1,0 +1,125 @@
+//! Readings against the truth, without a batch system: a terminal's session is the job.
+
+mod common;
+
+use std::process::{Child, Command, Stdio};
+
+use common::*;
+
+const MB: f64 = 1024.0 * 1024.0;
+const OFTEN: &str = "[sampling]\nevery_seconds = 1.0\n";
+
+/// Starts `consume` in a session of its own.
+fn consume(node: &Node, arguments: &[&str]) -> Child {
+    let consume = program("consume", "cc", "consume.c", &["-pthread"]);
+    let file = format!("file={}", node.dir.path().join("written").display());
+    Command::new("setsid")
+        .arg("--wait")
+        .arg(consume)
+        .args(arguments)
+        .arg(file)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// The readings of the session in which `consume` runs, in the order of their times.
+fn readings(node: &Node) -> Vec<Row> {
+    let rows = node.rows("reading");
+    let jobs: Vec<Row> = rows.iter().flat_map(|row| row["jobs"].as_array().unwrap().clone()).collect();
+    let has_consume =
+        |job: &&Row| job["commands"].as_array().unwrap().iter().any(|one| one["command"] == "consume");
+    let Some(session) = jobs.iter().find(has_consume).map(|job| job["session"].clone()) else {
+        return Vec::new();
+    };
+    jobs.into_iter().filter(|job| job["session"] == session).collect()
+}
+
+fn value(reading: &Row, metric: &str) -> f64 {
+    reading["values"][metric].as_f64().unwrap_or_else(|| panic!("no {metric} in {reading:#}"))
+}
+
+/// That a value differs from the truth by a share of it at most.
+#[track_caller]
+fn check(what: &str, value: f64, truth: f64, tolerance: f64) {
+    eprintln!("{what}: {value:.3}, in truth {truth:.3}");
+    assert!((value - truth).abs() <= tolerance, "{what} is {value}, in truth {truth}");
+}
+
+fn wait_for_last(node: &Node) -> Row {
+    let last = || readings(node).last().cloned();
+    wait_until(10, "the last reading", || last().is_some_and(|reading| reading["end"].is_string()));
+    last().unwrap()
+}
+
+#[test]
+fn known_amounts() {
+    if !is_root("known_amounts") {
+        return;
+    }
+    let node = Node::configured(OFTEN);
+    let began = std::time::Instant::now();
+    let arguments = ["cores=3", "cpu=2", "memory=200", "write=60", "children=6", "sleep=2"];
+    let mut child = consume(&node, &arguments);
+    assert!(child.wait().unwrap().success());
+    let lasted = began.elapsed().as_secs_f64();
+    let last = wait_for_last(&node);
+    check("CPU time", value(&last, "cpu") / 1e9, 6.0, 0.02 * 6.0 + 0.1);
+    check("written to the disk", value(&last, "write_bytes") / MB, 60.0, 0.02 * 60.0);
+    check("written by calls", value(&last, "write_chars") / MB, 60.0, 0.02 * 60.0);
+    let all = readings(&node);
+    let memory = all.iter().map(|reading| value(reading, "memory")).fold(0.0, f64::max);
+    check("memory", memory / MB, 200.0, 1.0);
+    let threads = all.iter().map(|reading| value(reading, "threads")).fold(0.0, f64::max);
+    check("threads", threads, 3.0, 0.0);
+    let busy = all.iter().map(|reading| value(reading, "job_load")).fold(0.0, f64::max);
+    check("busy threads", busy, 3.0, 0.0);
+    // What only grows does so.
+    for counter in ["cpu", "write_bytes", "write_chars", "minor_faults"] {
+        assert!(all.is_sorted_by(|a, b| value(a, counter) <= value(b, counter)), "{counter}: {all:#?}");
+    }
+    check("readings", all.len() as f64, lasted + 1.0, 2.0);
+}
+
+#[test]
+fn a_killed_agent_costs_no_total() {
+    if !is_root("a_killed_agent_costs_no_total") {
+        return;
+    }
+    let mut node = Node::configured(OFTEN);
+    // The children have written and ended before the agent is killed; the parent goes on without one, and with the next.
+    let mut child = consume(&node, &["write=40", "children=4", "cpu=4", "sleep=3"]);
+    wait_until(20, "a reading of what was written", || {
+        readings(&node).last().is_some_and(|reading| value(reading, "write_bytes") >= 40.0 * MB)
+    });
+    node.kill_agent();
+    sleep_ms(2000);
+    node.start_agent();
+    assert!(child.wait().unwrap().success());
+    let last = wait_for_last(&node);
+    check("written to the disk", value(&last, "write_bytes") / MB, 40.0, 0.8);
+    check("CPU time", value(&last, "cpu") / 1e9, 4.0, 0.2);
+}
+
+#[test]
+fn what_ended_while_no_agent_ran_has_an_end_and_its_last_values() {
+    if !is_root("what_ended_while_no_agent_ran_has_an_end_and_its_last_values") {
+        return;
+    }
+    let mut node = Node::configured(OFTEN);
+    let mut child = consume(&node, &["memory=50", "cpu=1", "sleep=3"]);
+    wait_until(20, "a reading of it", || {
+        readings(&node).last().is_some_and(|reading| value(reading, "cpu") >= 0.9e9)
+    });
+    node.kill_agent();
+    assert!(child.wait().unwrap().success());
+    sleep_ms(1500);
+    node.start_agent();
+    let last = wait_for_last(&node);
+    let all = readings(&node);
+    let before = &all[all.len() - 2];
+    assert!(before["end"].is_null(), "{before:#}");
+    assert_eq!(value(&last, "cpu"), value(before, "cpu"));
+    assert_eq!(value(&last, "memory_peak"), value(before, "memory_peak"));
+    assert_eq!(value(&last, "processes"), 0.0);
+}
