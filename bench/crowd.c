@@ -15,6 +15,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < count; i++) {
         pid_t pid = vfork();
         if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
             execl("/bin/sleep", "sleep", "infinity", (char *)NULL);
             _exit(127);
         }

@@ -18,6 +18,7 @@ pub enum Command {
     Processes(ProcessesArgs),
     Job(JobArgs),
     Series(SeriesArgs),
+    Nodes(NodesArgs),
     /// Programs that are used here, those that ran most first
     #[command(after_help = PROGRAMS_HELP)]
     Programs(UsedArgs),
@@ -182,6 +183,24 @@ pub struct SeriesArgs {
     /// On this cluster
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Show how the nodes fare: load, CPU, memory, disks, network, jobs
+///
+/// Those that were read within the last day, by their last two readings.
+/// Exit code 0, 1 if there are none, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass nodes
+  jobglass nodes --json | jq 'select(.cpu_busy < 0.1 and (.jobs | length) > 0)'")]
+pub struct NodesArgs {
+    /// This host only
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
     #[command(flatten)]
     pub shape: ShapeArgs,
     #[command(flatten)]

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Processes(args) => ask::processes(&args),
         Command::Job(args) => ask::job(&args),
         Command::Series(args) => ask::series(&args),
+        Command::Nodes(args) => ask::nodes(&args),
         Command::Programs(args) => ask::programs(&args),
         Command::Libraries(args) => ask::libraries(&args),
         Command::Modules(args) => ask::modules(&args),

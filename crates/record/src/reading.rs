@@ -22,9 +22,6 @@ pub struct Reading {
     pub node: Values,
     #[n(3)]
     pub jobs: Vec<JobReading>,
-    /// Counters of the node count since then.
-    #[n(4)]
-    pub boot: Option<Nanos>,
 }
 
 /// A job or session, as far as it is on this node.

@@ -350,9 +350,35 @@ pub async fn job(
     let which = Which { cluster: asked(query)?.cluster, job: Some(id.clone()), ..Which::default() };
     let (filter, _) = which.filter()?;
     let filter = Filter { limit: None, ..filter };
-    let now = i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
+    let now = now_ns();
     let found = ask(&app, move |reader| reader.job(&filter, now)).await?;
     found.map(Json).ok_or_else(|| ApiError::NotFound(format!("nothing was seen of job {id}")))
+}
+
+fn now_ns() -> i64 {
+    i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX)
+}
+
+/// Which nodes are asked for.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Nodes {
+    host: Option<String>,
+}
+
+/// How the nodes fare that were read within the last day, by their last two readings.
+#[utoipa::path(get, path = "/api/v1/nodes", params(Nodes), security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
+pub async fn nodes(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<Nodes>,
+) -> Result<Json<Rows>, ApiError> {
+    let Nodes { host } = asked(query)?;
+    host.as_deref().map_or(Ok(()), check_text)?;
+    let now = now_ns();
+    Ok(Rows::new(ask(&app, move |reader| reader.nodes(host.as_deref(), now)).await?, u64::MAX))
 }
 
 /// Which node a series is wanted of.
@@ -389,7 +415,7 @@ pub async fn series(
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job, series, env_check, env_rules),
+    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job, series, nodes, env_check, env_rules),
     components(schemas(Rows, Checked)),
     modifiers(&Tokens)
 )]

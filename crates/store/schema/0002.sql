@@ -70,7 +70,6 @@ CREATE TABLE node_sample (
     number UBIGINT NOT NULL,
     host VARCHAR NOT NULL,
     time_ns BIGINT NOT NULL,
-    boot_ns BIGINT,
     node_cpu_user BIGINT,
     node_cpu_nice BIGINT,
     node_cpu_system BIGINT,

@@ -100,9 +100,9 @@ impl<'c> Samples<'c> {
     }
 
     fn node(&mut self, source: Source, reading: &Reading) -> Result<(), StoreError> {
-        let (time, boot) = (signed(reading.time), reading.boot.map(signed));
+        let time = signed(reading.time);
         let measured = columns(&reading.node, metric::of(Of::Node).map(|metric| metric.id));
-        let mut row: Vec<&dyn ToSql> = vec![&source.0, &source.1, &reading.host, &time, &boot];
+        let mut row: Vec<&dyn ToSql> = vec![&source.0, &source.1, &reading.host, &time];
         row.extend(measured.iter().map(|value| value as &dyn ToSql));
         Ok(self.node.append_row(&row[..])?)
     }

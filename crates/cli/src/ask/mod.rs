@@ -12,7 +12,7 @@ use jiff::Zoned;
 use serde_json::Value;
 
 use crate::args::{
-    EnvCheckArgs, JobArgs, LoginArgs, ProcessesArgs, SeriesArgs, ServerArgs, UsedArgs, UsesArgs,
+    EnvCheckArgs, JobArgs, LoginArgs, NodesArgs, ProcessesArgs, SeriesArgs, ServerArgs, UsedArgs, UsesArgs,
 };
 use server::{Login, Server};
 use show::{Column, Shape};
@@ -143,6 +143,12 @@ pub fn series(args: &SeriesArgs) -> Result<bool> {
     add(&mut parameters, "host", args.node.as_ref());
     let path = format!("/api/v1/jobs/{}/series/{}", escape(&args.id), escape(&args.metric));
     rows(&server(&args.server)?, &path, &parameters, show::SERIES, &args.shape.into())
+}
+
+pub fn nodes(args: &NodesArgs) -> Result<bool> {
+    let mut parameters = Parameters::new();
+    add(&mut parameters, "host", args.host.as_ref());
+    rows(&server(&args.server)?, "/api/v1/nodes", &parameters, show::NODE, &args.shape.into())
 }
 
 /// A job's name as part of a path.

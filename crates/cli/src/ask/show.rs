@@ -67,6 +67,29 @@ pub const MODULE: &[Column] =
 pub const OWN_LIBRARY: &[Column] = &[RUNS, NAME];
 pub const OWN_MODULE: &[Column] = &[RUNS, ("MODULE", |row| text(&row["module"]))];
 
+/// How a node fares.
+pub const NODE: &[Column] = &[
+    ("NODE", |row| text(&row["host"])),
+    ("READ AT", |row| time(&row["time"])),
+    (">LOAD", |row| row["load"].as_f64().map_or_else(unknown, |load| format!("{load:.2}"))),
+    (">CPU", |row| row["cpu_busy"].as_f64().map_or_else(unknown, |share| format!("{:.0} %", 100.0 * share))),
+    (">MEMORY", |row| bytes(&row["memory_used"])),
+    (">OF", |row| bytes(&row["memory_total"])),
+    (">DISK READ/S", |row| per_second(&row["disk_read"])),
+    (">WRITTEN/S", |row| per_second(&row["disk_written"])),
+    (">NET IN/S", |row| per_second(&row["net_received"])),
+    (">OUT/S", |row| per_second(&row["net_sent"])),
+    ("JOBS", |row| {
+        let jobs: Vec<&str> =
+            row["jobs"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        jobs.join(" ")
+    }),
+];
+
+fn per_second(value: &Value) -> String {
+    value.as_f64().map_or_else(unknown, |rate| table::human_bytes(rate.round() as u64))
+}
+
 /// A metric over time.
 pub const SERIES: &[Column] = &[
     ("NODE", |row| text(if row["node"].is_null() { &row["host"] } else { &row["node"] })),

@@ -2,6 +2,7 @@
 
 pub mod environment;
 mod job;
+mod nodes;
 mod processes;
 mod programs;
 mod resources;
@@ -78,6 +79,11 @@ impl Reader {
             }
             Ok(job)
         })
+    }
+
+    /// How the nodes fare, or one of them.
+    pub fn nodes(&self, host: Option<&str>, now_ns: i64) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.nodes(host, now_ns))
     }
 
     /// The series of a metric of a job, node by node.
