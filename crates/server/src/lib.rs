@@ -18,5 +18,6 @@ pub mod read;
 pub mod retention;
 pub mod serve;
 pub mod settings;
+pub mod summaries;
 pub mod tls;
 pub mod tokens;

@@ -19,10 +19,11 @@ use crate::ingest::IngestLimits;
 use crate::metrics::Metrics;
 use crate::rate::{Rates, Share};
 use crate::read::Readers;
-use crate::retention;
+
 use crate::settings::Wishes;
 use crate::tls::Tls;
 use crate::tokens::Tokens;
+use crate::{retention, summaries};
 
 /// How a server runs.
 #[derive(Debug, Clone)]
@@ -60,6 +61,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(days) = options.keep_days {
         retention::start(days, committer.clone())?;
     }
+    summaries::start(committer.clone())?;
     let tokens = Tokens::open(&data.path)?;
     let tls =
         options.tls.as_ref().map(|(certificate, key)| Tls::open(certificate, key)).transpose()?.map(Arc::new);

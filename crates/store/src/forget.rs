@@ -53,6 +53,7 @@ impl Writer {
             Forget::User(user) => {
                 let uid = user.parse::<u32>().map_or(Sql::Null, Sql::UInt);
                 transaction.execute(COMMANDS_OF_USER, params![user, uid])?;
+                transaction.execute("DELETE FROM job WHERE \"user\" = ?", params![user])?;
                 let of_user = "DELETE FROM job_sample WHERE \"user\" = ? OR uid = ?";
                 transaction.execute(of_user, params![user, uid])?;
                 let of_user = "DELETE FROM process WHERE \"user\" = ? OR uid = ?";

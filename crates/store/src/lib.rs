@@ -5,6 +5,7 @@
 
 mod backup;
 mod forget;
+mod jobs;
 pub mod query;
 mod received;
 mod samples;

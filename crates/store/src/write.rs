@@ -1,6 +1,6 @@
 //! Writes batches: many in one transaction, each entry once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use duckdb::{Appender, Connection, ToSql, params};
@@ -11,6 +11,7 @@ use record::bytes::hex;
 use record::entry::{EndedBy, File, GapReason, JobFrom, WithoutGuest};
 
 use crate::StoreError;
+use crate::jobs::{self, JobKey};
 use crate::received::Received;
 use crate::samples::Samples;
 
@@ -28,6 +29,8 @@ pub struct Writer {
     streams: HashMap<Stream, Known>,
     next_stream: u32,
     catalogue: Arc<Catalogue>,
+    /// Jobs that have ended and whose row is to be made.
+    pub(crate) ended: BTreeSet<JobKey>,
 }
 
 /// A stream, and what has come of it.
@@ -44,16 +47,23 @@ struct Change {
     files: HashMap<u64, bool>,
     environments: HashSet<u64>,
     payloads: Vec<(PayloadKey, Item)>,
+    ended: BTreeSet<JobKey>,
 }
 
 impl Writer {
     /// Reads what is known already.
     pub fn open(connection: Connection) -> Result<Writer, StoreError> {
-        let mut writer =
-            Writer { connection, streams: HashMap::new(), next_stream: 1, catalogue: Arc::default() };
+        let mut writer = Writer {
+            connection,
+            streams: HashMap::new(),
+            next_stream: 1,
+            catalogue: Arc::default(),
+            ended: BTreeSet::new(),
+        };
         writer.load_streams()?;
         writer.merge_received()?;
         writer.load_shared(0)?;
+        writer.load_ended()?;
         Ok(writer)
     }
 
@@ -167,6 +177,7 @@ impl Writer {
         self.next_stream +=
             change.streams.values().filter(|known| known.id >= self.next_stream).count() as u32;
         self.streams.extend(change.streams);
+        self.ended.extend(change.ended);
         self.catalogue.change(|stored| {
             stored.known.extend(change.known);
             stored.files.extend(change.files);
@@ -209,7 +220,7 @@ impl Writer {
         let (id, received) = (stream.id, &stream.received);
         let is_new = |number: u64| !received.contains(number);
         let duplicate = (first..=last).filter(|number| received.contains(*number)).count() as u64;
-        let mut unknown = 0;
+        let (mut unknown, mut ended) = (0, Vec::new());
         for row in batch.rows.iter().filter(|row| is_new(row.number)) {
             tables.process(id, row)?;
         }
@@ -246,12 +257,14 @@ impl Writer {
         }
         for (number, reading) in batch.readings.iter().filter(|(number, _)| is_new(*number)) {
             tables.samples.reading((id, *number), reading)?;
+            ended.extend(jobs::ended(reading));
         }
         for (number, payload) in batch.unknown.iter().filter(|(number, _)| is_new(*number)) {
             tables.unknown_entry.append_row(params![id, number, payload])?;
             unknown += 1;
         }
         tables.received.append_row(params![id, first, last])?;
+        change.ended.extend(ended);
         if let Some(stream) = change.streams.get_mut(&batch.stream) {
             stream.received.insert(first, last);
         }

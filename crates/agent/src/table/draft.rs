@@ -248,6 +248,13 @@ impl Draft {
         self.status = status;
     }
 
+    /// Whether a guest should have spoken that was not heard: one has in a process before this one.
+    pub fn expects_guest(&self) -> bool {
+        let about = self.about.borrow();
+        let is_copy = self.forked_from.is_some() && self.key.exec == 0;
+        self.context.has_guest && !about.from_guest && !about.off && !about.suppressed && !is_copy
+    }
+
     /// Whether nothing more can be expected.
     pub fn is_complete(&self, files: &Files) -> bool {
         let about = self.about.borrow();

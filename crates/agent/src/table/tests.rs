@@ -267,3 +267,21 @@ fn a_job_that_is_quiet_for_an_hour_is_forgotten() {
     assert_eq!(world.table.census(3599 * SECOND).accounts.len(), 1);
     assert_eq!(world.table.census(3601 * SECOND).accounts.len(), 0);
 }
+
+#[test]
+fn a_guest_that_should_speak_is_waited_for() {
+    let mut world = World::new();
+    world.events(&[fork(1, 1, 10), exec(2, 10)]);
+    world.guest(10, 3, "/bin/sh", 0);
+    // Its child was not heard, and a stranger has no guest to wait for.
+    world.events(&[fork(4, 10, 11), exec(5, 11), exit(6, 11, 11, 0)]);
+    world.events(&[fork(4, 1, 20), exec(5, 20), exit(6, 20, 20, 0)]);
+    let pids = |finished: Vec<Finished>| finished.iter().map(|one| one.image.key.pid).collect::<Vec<_>>();
+    assert_eq!(pids(world.table.tick(SECOND / 2 + 6)), [20]);
+    world.guest(11, 5, "/bin/true", 0);
+    let heard = world.table.tick(SECOND);
+    assert!(heard.is_empty() || heard[0].image.source & record::entry::source::GUEST != 0);
+    world.events(&[fork(4, 10, 12), exec(5, 12), exit(6, 12, 12, 0)]);
+    assert_eq!(pids(world.table.tick(SECOND)).contains(&12), false);
+    assert_eq!(pids(world.table.tick(3 * SECOND / 2 + 6)).contains(&12), true);
+}

@@ -81,6 +81,16 @@ impl Reader {
         })
     }
 
+    /// What a job reserved and used; null if it was never measured.
+    pub fn resources(&self, filter: &Filter, now_ns: i64) -> Result<Value, StoreError> {
+        self.ask(|snapshot| snapshot.resources(filter, now_ns))
+    }
+
+    /// The row of a job that has ended: its characteristics, by the names of the columns.
+    pub fn job_row(&self, job: &str) -> Result<Option<Map<String, Value>>, StoreError> {
+        self.ask(|snapshot| snapshot.job_row(job))
+    }
+
     /// How the nodes fare, or one of them.
     pub fn nodes(&self, host: Option<&str>, now_ns: i64) -> Result<Rows, StoreError> {
         self.ask(|snapshot| snapshot.nodes(host, now_ns))

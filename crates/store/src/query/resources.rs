@@ -40,6 +40,28 @@ impl Snapshot<'_> {
         Ok(if nodes.is_empty() { Value::Null } else { summary(&nodes, now_ns) })
     }
 
+    /// The row of a job that has ended.
+    pub(super) fn job_row(&self, job: &str) -> Result<Option<Map<String, Value>>, StoreError> {
+        let numbers = crate::jobs::numbers();
+        let select: Vec<String> = numbers.iter().map(|name| format!("CAST({name} AS DOUBLE)")).collect();
+        let sql = format!(
+            "SELECT cluster, job, session, \"user\", is_shared, {} FROM job WHERE job = ? OR session = ?",
+            select.join(", ")
+        );
+        let rows = self.rows(&sql, &[Sql::Text(job.to_owned()), Sql::Text(job.to_owned())], |row| {
+            let mut made = Map::new();
+            for (at, name) in ["cluster", "job", "session", "user"].into_iter().enumerate() {
+                made.insert(name.to_owned(), json!(row.get::<_, Option<String>>(at)?));
+            }
+            made.insert("is_shared".to_owned(), json!(row.get::<_, bool>(4)?));
+            for (at, name) in numbers.iter().enumerate() {
+                made.insert(name.clone(), json!(row.get::<_, Option<f64>>(at + 5)?));
+            }
+            Ok(made)
+        })?;
+        Ok(rows.into_iter().next())
+    }
+
     /// The readings of one metric: value of a gauge, or rate of a counter since the reading before.
     pub(super) fn series(&self, filter: &Filter, metric: &'static Metric) -> Result<Rows, StoreError> {
         let nodes = self.on_nodes(filter, &[metric])?;
@@ -130,6 +152,8 @@ fn summary(nodes: &[OnNode], now_ns: i64) -> Value {
     json!({
         "start": time(Some(start)),
         "end": time(end),
+        "start_ns": start,
+        "end_ns": end,
         "elapsed_s": (until - start) as f64 / 1e9,
         "readings": nodes.iter().map(|on| on.part.readings.len()).sum::<usize>(),
         "coverage": coverage(&parts, until),
