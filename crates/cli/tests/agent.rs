@@ -213,7 +213,10 @@ fn modules_containers_and_claims() {
     command.env("LOADEDMODULES", "gcc/12:openmpi/4").env("_LMFILES_", "/m/gcc/12.lua:/m/openmpi/4.lua");
     command.env("APPTAINER_CONTAINER", "/images/a.sif").env("OMP_NUM_THREADS", "4").env("SLURM_JOB_ID", "77");
     let pid = command.spawn().unwrap().wait_id();
-    sleep_ms(800);
+    // An agent that has just begun hashes the programs that run first.
+    wait_until(20, "the record with its hash", || {
+        tree(&node.rows("image"), pid).pop().is_some_and(|row| row["exe_hash"].is_string())
+    });
     node.stop_agent();
     let row = tree(&node.rows("image"), pid).pop().unwrap();
     assert_eq!(row["modules"], serde_json::json!(["gcc/12", "openmpi/4"]));
