@@ -83,8 +83,9 @@ impl Table {
         let is_stepd = process.image.about.borrow().exe.as_ref().is_some_and(|exe| is_stepd(&exe.path));
         process.is_stepd = is_stepd && process.uid == Some(0);
         let (uid, image_start) = (process.uid, process.image.start);
-        // Nobody but root leaves a job's group.
-        let is_in_group = process.context.job.as_ref().is_some_and(|job| job.from == JobFrom::Cgroup);
+        // Nobody but root leaves a step's group. The step daemon is for a moment in the job's only.
+        let is_in_step = |job: &Job| job.from == JobFrom::Cgroup && job.step.is_some();
+        let is_in_group = process.context.job.as_ref().is_some_and(is_in_step);
         let is_settled = is_in_group && uid != Some(0);
         if !is_settled {
             self.look_at_job(pid);
