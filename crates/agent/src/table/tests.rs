@@ -285,3 +285,15 @@ fn a_guest_that_should_speak_is_waited_for() {
     assert!(!pids(world.table.tick(SECOND)).contains(&12));
     assert!(pids(world.table.tick(3 * SECOND / 2 + 6)).contains(&12));
 }
+
+#[test]
+fn a_process_that_is_in_no_step_yet_is_looked_at_again() {
+    let mut world = World::new();
+    world.in_group(10, "/slurm_n1/uid_7/job_5");
+    let user = Event::Uid { tgid: 10, real: 7, effective: 7 };
+    world.events(&[fork(1, 1, 10), exec(2, 10), user]);
+    world.in_group(10, "/slurm_n1/uid_7/job_5/step_0");
+    world.events(&[exec(3, 10), exit(4, 10, 10, 0)]);
+    let last = world.ended().pop().unwrap().image;
+    assert_eq!((last.place.job.as_deref(), last.place.step.as_deref()), (Some("5"), Some("0")));
+}
