@@ -22,8 +22,10 @@ pub fn set_nice(nice: i32) {
 /// What is looked at of a program that has just begun is soon gone, and takes a tenth of a millisecond. With the usual
 /// slice a thread that shares a processor with the program gets its turn when the program's own is over, which is later
 /// and falls on whatever the program does then. Kernels before 6.12 ignore it.
-pub fn take_short_turns(nice: i32) {
+pub fn take_short_turns() {
     const SLICE_NS: u64 = 100_000;
+    // The call sets the priority as well: it stays what the unit or the configuration made it.
+    let Ok(nice) = rustix::process::getpriority_process(None) else { return };
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
@@ -102,6 +104,18 @@ mod tests {
         ] {
             assert_eq!(parse_cpus(list), expected, "{list:?}");
         }
+    }
+
+    #[test]
+    fn short_turns_leave_the_priority_alone() {
+        // In Linux a priority is a thread's.
+        let nice = std::thread::spawn(|| {
+            set_nice(3);
+            take_short_turns();
+            rustix::process::getpriority_process(None)
+        });
+        let before = rustix::process::getpriority_process(None).unwrap();
+        assert_eq!(nice.join().unwrap(), Ok((before + 3).min(19)));
     }
 
     #[test]

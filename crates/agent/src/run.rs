@@ -149,12 +149,11 @@ impl Guests {
         let ends = Ends { out, wake: wake.clone(), commands: orders, command_wake: command_wake.clone() };
         let receive = Receive::open(config.names(), rules, config.rate(), ends, counters, files)
             .map_err(cannot(format!("listen on {}", config.socket)))?;
-        let nice = config.limits.nice;
         let thread = thread::Builder::new()
             .name("receive".into())
             .stack_size(512 * 1024)
             .spawn(move || {
-                limits::take_short_turns(nice);
+                limits::take_short_turns();
                 receive.run();
             })
             .map_err(cannot("start a thread"))?;
@@ -258,7 +257,7 @@ pub fn run(flags: Flags) -> Result<(), AgentError> {
     let (mut agent, writing) = Agent::start(flags, config)?;
     agent.is_confined = is_confined;
     agent.announce();
-    limits::take_short_turns(agent.config.limits.nice);
+    limits::take_short_turns();
     while !Signals::is_set(&signals.stop) {
         agent.wait(&signals);
         agent.turn();
