@@ -197,7 +197,9 @@ impl Account {
         let Some(env) = &about.env else { return };
         let variables = Variables(env);
         let number = |name| variables.text(name)?.parse().ok();
-        let memory = |name| variables.text(name)?.parse::<u64>().ok()?.checked_mul(1024 * 1024);
+        // Zero asks for all there is: how much that is the control group says.
+        let megabytes = |name| variables.text(name)?.parse::<u64>().ok().filter(|megabytes| *megabytes > 0);
+        let memory = |name| megabytes(name)?.checked_mul(1024 * 1024);
         let reserved = &mut self.reserved;
         reserved.cpus = reserved.cpus.or_else(|| number("SLURM_CPUS_ON_NODE"));
         reserved.gpus = reserved.gpus.or_else(|| number("SLURM_GPUS_ON_NODE"));
