@@ -21,7 +21,7 @@ use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::files::Files;
 use crate::fold::Folder;
-use crate::kernel::{Connector, Taskstats};
+use crate::kernel::{Connector, Log, Taskstats};
 use crate::output::{Output, Writing};
 use crate::progress::{self, Left, Progress, ProgressFile};
 use crate::receive::{Command, Ends, Receive, wake, waker, woken};
@@ -178,6 +178,7 @@ impl Guests {
 struct Kernel {
     connector: Option<Connector>,
     taskstats: Option<Taskstats>,
+    log: Option<Log>,
     /// What cannot be seen, in words.
     blind: Vec<String>,
 }
@@ -198,6 +199,13 @@ impl Kernel {
             Err(error) => kernel.blind.push(format!(
                 "no accounting from the kernel ({error}): CPU time, memory and I/O are unknown; run as root or \
                  with CAP_NET_ADMIN on a kernel with CONFIG_TASKSTATS"
+            )),
+        }
+        match Log::open() {
+            Ok(log) => kernel.log = Some(log),
+            Err(error) => kernel.blind.push(format!(
+                "no log of the kernel ({error}): a process killed for want of memory in a job's last moment may not \
+                 be counted; run as root or with CAP_SYSLOG"
             )),
         }
         kernel
@@ -478,6 +486,9 @@ impl Agent {
             if drained.is_ok_and(|drained| drained.overrun) {
                 self.counters.stats_overruns.one();
             }
+        }
+        if let Some(log) = self.kernel.log.as_mut().filter(|_| self.table.has_killed()) {
+            self.table.note_killed_for_memory(&log.killed_for_memory());
         }
         self.table.settle();
         let lost = self.kernel.connector.as_ref().map_or(0, Connector::lost);

@@ -1,12 +1,14 @@
 //! What the kernel says about every process of the node: events ([`connector`]) and accounting
-//! ([`taskstats`]), both over netlink.
+//! ([`taskstats`]) over netlink, and its [`log`].
 
 pub mod connector;
+pub mod log;
 mod netlink;
 mod numbers;
 pub mod taskstats;
 
 pub use connector::{Connector, Event};
+pub use log::Log;
 pub use taskstats::{TaskStats, Taskstats};
 
 /// What a read from a kernel socket brought.

@@ -120,7 +120,9 @@ impl Tracked {
         values.put(id::SWITCHES, plus(ended.switches, live.switches.get()));
         let involuntary = plus(ended.involuntary_switches, live.involuntary_switches.get());
         values.put(id::INVOLUNTARY_SWITCHES, involuntary);
-        values.put(id::OOM_KILLS, self.oom_kills.total(None));
+        // A group that was removed with its process did not live to tell.
+        let in_log = Some(ended.killed_for_memory).filter(|kills| *kills > 0);
+        values.put(id::OOM_KILLS, self.oom_kills.total(None).max(in_log));
         for (id, growing) in
             [id::CPU_PRESSURE, id::MEMORY_PRESSURE, id::IO_PRESSURE].into_iter().zip(&mut self.pressures)
         {
@@ -249,6 +251,10 @@ mod tests {
         let values = tracked.values(&Ended { peak_bytes: 4096, ..Ended::default() }, &Live::default());
         assert_eq!((values.get(id::CPU), values.get(id::MEMORY_PEAK)), (Some(5_000_000_000), Some(1 << 30)));
         assert_eq!(values.get(id::MEMORY), Some(0));
+        let in_log = Ended { killed_for_memory: 2, ..Ended::default() };
+        assert_eq!(tracked.values(&in_log, &Live::default()).get(id::OOM_KILLS), Some(2));
+        let mut tracked = Tracked::default();
+        let values = tracked.values(&Ended::default(), &Live::default());
         // Nobody has said anything about them.
         assert_eq!((values.get(id::OOM_KILLS), values.get(id::IO_PRESSURE)), (None, None));
     }

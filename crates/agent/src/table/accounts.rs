@@ -15,6 +15,7 @@ use crate::job::{self, Job, Variables};
 
 /// A job or session without processes is forgotten after this time: a job may be without any between two steps.
 const FORGET_NS: u64 = 3_600_000_000_000;
+const SIGKILL: u32 = 9;
 
 /// A batch job on a node, or a session where there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,6 +75,10 @@ pub struct Ended {
     /// The highest peak of any of them.
     #[n(12)]
     pub peak_bytes: u64,
+    /// Of them, those that the kernel says it killed for want of memory.
+    #[n(13)]
+    #[cbor(default)]
+    pub killed_for_memory: u64,
 }
 
 impl Ended {
@@ -141,11 +146,14 @@ pub struct Accounts {
 }
 
 struct Ending {
+    pid: u32,
     subject: Subject,
     start: u64,
     end: u64,
     uid: Option<u32>,
     sums: Vec<Rc<RefCell<Sum>>>,
+    was_killed: bool,
+    was_killed_for_memory: bool,
 }
 
 impl Accounts {
@@ -166,6 +174,7 @@ impl Accounts {
             account.meet(ending.start, ending.uid);
             account.last_end = account.last_end.max(Some(ending.end));
             account.ended.add(&total);
+            account.ended.killed_for_memory += u64::from(ending.was_killed_for_memory);
             self.touched.insert(ending.subject);
         }
     }
@@ -243,10 +252,30 @@ impl Process {
 
 impl Table {
     /// Notes that a process has ended.
-    pub(super) fn note_end(&mut self, process: &Process, end: u64) {
+    pub(super) fn note_end(&mut self, pid: u32, process: &Process, end: u64, status: Option<u32>) {
         let Some(subject) = self.subject(process) else { return };
-        let sums = process.sums();
-        self.accounts.ending.push(Ending { subject, start: process.start, end, uid: process.uid, sums });
+        self.accounts.ending.push(Ending {
+            pid,
+            subject,
+            start: process.start,
+            end,
+            uid: process.uid,
+            sums: process.sums(),
+            was_killed: status.is_some_and(|status| status & 0x7f == SIGKILL),
+            was_killed_for_memory: false,
+        });
+    }
+
+    /// Whether a process was killed of those that are not settled yet.
+    pub fn has_killed(&self) -> bool {
+        self.accounts.ending.iter().any(|ending| ending.was_killed)
+    }
+
+    /// These processes were killed for want of memory, and are not settled yet.
+    pub fn note_killed_for_memory(&mut self, pids: &[u32]) {
+        for ending in self.accounts.ending.iter_mut().filter(|ending| ending.was_killed) {
+            ending.was_killed_for_memory = pids.contains(&ending.pid);
+        }
     }
 
     /// Whom a process belongs to. The step daemon serves the job and is not part of it, nor are its copies of which it makes

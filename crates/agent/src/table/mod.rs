@@ -440,7 +440,7 @@ impl Table {
         by: EndedBy,
         status: Option<u32>,
     ) {
-        self.note_end(&process, time.unwrap_or_else(crate::clock::monotonic_ns));
+        self.note_end(pid, &process, time.unwrap_or_else(crate::clock::monotonic_ns), status);
         let image = std::mem::replace(&mut process.image, Live::new(0));
         self.memories -= usize::from(image.memory.is_some());
         let mut draft = Draft::new(pid, &process, &image, &self.around.clock);

@@ -245,6 +245,25 @@ fn a_job_has_an_account_of_what_has_ended() {
 }
 
 #[test]
+fn of_the_killed_those_in_the_kernels_log_were_killed_for_memory() {
+    let mut world = World::new();
+    for pid in [10, 11, 12] {
+        world.in_group(pid, "/slurm_n1/uid_7/job_5/step_0");
+        world.events(&[fork(1, 9, pid), exec(2, pid)]);
+    }
+    world.table.event(exit(3, 10, 10, 0));
+    assert!(!world.table.has_killed());
+    world.table.event(exit(4, 11, 11, 9));
+    world.table.event(exit(5, 12, 12, 9));
+    assert!(world.table.has_killed());
+    // A number in the log that is another's by now is no reason to call that one killed.
+    world.table.note_killed_for_memory(&[10, 12, 77]);
+    world.table.settle();
+    assert!(!world.table.has_killed());
+    assert_eq!(world.table.census(6).accounts[0].ended.killed_for_memory, 1);
+}
+
+#[test]
 fn an_account_that_its_process_has_left_is_no_job() {
     let mut world = World::new();
     world.in_group(10, "/slurm_n1/uid_7/job_5/step_0");
