@@ -327,8 +327,10 @@ fn without_privileges() {
         assert!(row["objects"].as_array().is_some_and(|objects| objects.len() >= 3), "{row}");
     }
     let blind = read("health").pop().unwrap()["blind"].clone();
-    assert_eq!(blind.as_array().unwrap().len(), 2, "{blind}");
-    assert!(blind[0].as_str().unwrap().contains("CAP_NET_ADMIN"), "{blind}");
+    let says =
+        |what: &str| blind.as_array().unwrap().iter().filter(|one| one.to_string().contains(what)).count();
+    // The log may be open to everyone, by the kernel's settings.
+    assert!(says("CAP_NET_ADMIN") == 2 && says("CAP_SYSLOG") <= 1, "{blind}");
 }
 
 #[test]
