@@ -11,6 +11,8 @@
  *   na C            card C supports nothing, or says so by a value with all bits set
  *   strange C       card C gives numbers that cannot be
  *   hang C MS       card C takes so long to tell its power
+ *   user C PID      of all processes only this one is on card C, and has 70 percent of it
+ *   idle C          nobody is on card C, and nothing runs
  *   xid C X         card C reports error X, once
  *   broken          the driver does not fit the library
  *   unloaded        the driver has gone after the library was opened
@@ -30,7 +32,7 @@ enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
 typedef unsigned long long u64;
 typedef struct card {
     unsigned index, slice; /* slice is 0 for the card itself, or one more than the slice's number */
-    int mig, lost, lost_later, unknown, na, strange, hang_ms, xid;
+    int mig, lost, lost_later, unknown, na, strange, hang_ms, xid, user, idle;
     struct card *parent;
     struct card *slices[3];
 } card;
@@ -72,6 +74,8 @@ static void read_scenario(void)
         if (!strcmp(word, "na")) one->na = 1;
         if (!strcmp(word, "strange")) one->strange = 1;
         if (!strcmp(word, "hang")) one->hang_ms = b;
+        if (!strcmp(word, "user")) one->user = b;
+        if (!strcmp(word, "idle")) one->idle = 1;
         if (!strcmp(word, "xid")) one->xid = b;
         if (!strcmp(word, "broken")) broken = 1;
         if (!strcmp(word, "unloaded")) unloaded = 1;
@@ -181,8 +185,8 @@ int nvmlDeviceGetUtilizationRates(card *one, utilization *rates)
 {
     CHECK_SUPPORTED(one);
     if (one->mig) return NOT_SUPPORTED;
-    rates->gpu = one->strange ? ~0u : 50 + one->index;
-    rates->memory = one->strange ? 101 : 20 + one->index;
+    rates->gpu = one->strange ? ~0u : one->idle ? 0 : one->user ? 70 : 50 + one->index;
+    rates->memory = one->strange ? 101 : one->idle ? 0 : 20 + one->index;
     return OK;
 }
 
@@ -274,22 +278,23 @@ static int give(process *list, unsigned n, unsigned *size, process *out)
 int nvmlDeviceGetComputeRunningProcesses_v3(card *one, unsigned *size, process *out)
 {
     CHECK(one);
-    process list[] = { { 1000 + one->index + 100 * one->slice, 5 * GIB, ~0u, ~0u } };
-    return give(list, one->na ? 0 : 1, size, out);
+    unsigned pid = one->user ? one->user : 1000 + one->index + 100 * one->slice;
+    process list[] = { { pid, 5 * GIB, ~0u, ~0u } };
+    return give(list, one->na || one->idle ? 0 : 1, size, out);
 }
 
 int nvmlDeviceGetGraphicsRunningProcesses_v3(card *one, unsigned *size, process *out)
 {
     CHECK_SUPPORTED(one);
     process list[] = { { 1000 + one->index, 5 * GIB, ~0u, ~0u }, { 2000 + one->index, ~0ull, ~0u, ~0u } };
-    return give(list, 2, size, out);
+    return give(list, one->user || one->idle ? 0 : 2, size, out);
 }
 
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(card *one, unsigned *size, process *out)
 {
     CHECK_SUPPORTED(one);
     process list[] = { { 3000 + one->index, GIB, ~0u, ~0u } };
-    return give(list, 1, size, out);
+    return give(list, one->user || one->idle ? 0 : 1, size, out);
 }
 
 /* The samples of a second each: 40 and 60 percent at first, then 80. */
@@ -299,7 +304,14 @@ int nvmlDeviceGetProcessUtilization(card *one, sample *out, unsigned *size, u64 
     unsigned pid = 1000 + one->index, room = *size;
     sample all[] = { { pid, 1000000, 40 }, { pid, 2000000, 60 }, { 9999, 2000000, 1 } };
     sample later[] = { { pid, 3000000, 80 } };
-    unsigned n = since == 0 ? 3 : since == 2000000 ? 1 : 0;
+    sample only[] = { { one->user, since + 1000000, 70 } };
+    if (one->user) {
+        *size = 1;
+        if (!out || room < 1) return TOO_SMALL;
+        *out = *only;
+        return OK;
+    }
+    unsigned n = one->idle ? 0 : since == 0 ? 3 : since == 2000000 ? 1 : 0;
     *size = n;
     if (n == 0) return NOT_FOUND;
     if (!out || room < n) return TOO_SMALL;

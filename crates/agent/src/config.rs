@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use record::rules::{RuleError, RuleSet, Section, defaults};
+use sample::gpu::Setup;
 use serde::Deserialize;
 
 use crate::files::HashLimits;
 use crate::fold::FoldRules;
 use crate::limits::parse_cpus;
 use crate::receive::{Names, Rate};
-use crate::sampling::Cadence;
+use crate::sampling::{Cadence, Collector, Counting};
 use crate::ship::{ShipOptions, Target};
 use crate::spool::SpoolLimits;
 
@@ -108,6 +109,9 @@ pub struct Sampling {
     pub first_every_seconds: f64,
     /// A job may ask for a finer rate (`JOBGLASS_RATE=5s`), but for none finer than this.
     pub least_every_seconds: f64,
+    pub counters: Counting,
+    /// NVIDIA's library; empty leaves it to the loader to find it.
+    pub nvml: PathBuf,
 }
 
 /// `[limits]`
@@ -211,6 +215,8 @@ impl Default for Sampling {
             first_seconds: 30.0,
             first_every_seconds: 5.0,
             least_every_seconds: 1.0,
+            counters: Counting::default(),
+            nvml: PathBuf::new(),
         }
     }
 }
@@ -366,6 +372,15 @@ impl Config {
             young_every: ns(self.sampling.first_every_seconds),
             least: ns(self.sampling.least_every_seconds),
         }
+    }
+
+    /// The readers of this node.
+    pub fn collector(&self) -> Collector {
+        let mut setup = Setup::default();
+        if !self.sampling.nvml.as_os_str().is_empty() {
+            setup.nvml = self.sampling.nvml.clone();
+        }
+        Collector::new(self.sampling.counters, setup)
     }
 
     pub fn fold_rules(&self) -> FoldRules {

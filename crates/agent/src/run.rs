@@ -700,9 +700,13 @@ fn start_sampling(
     if !config.sampling.enabled {
         return Ok(None);
     }
-    let dir = config.spool.dir.clone();
-    let (host, clock) = (around.host.clone(), around.clock);
-    Sampling::start(config.cadence(), host, clock, output.clone(), wake.clone(), dir, measured)
+    let around = sampling::Around {
+        host: around.host.clone(),
+        clock: around.clock,
+        collector: config.collector(),
+        dir: config.spool.dir.clone(),
+    };
+    Sampling::start(config.cadence(), around, output.clone(), wake.clone(), measured)
         .map(Some)
         .map_err(cannot("start a thread"))
 }

@@ -162,19 +162,21 @@ pub struct JobArgs {
     pub server: ServerArgs,
 }
 
-/// Show a metric of a job over time, node by node
+/// Show a metric of a job, of its nodes or of its GPUs over time
 ///
 /// The value of a gauge, or the rate of a counter: cores for CPU time, bytes per second for bytes.
 /// Exit code 0, 1 if nothing was measured, 2 for an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   jobglass series 4711 cpu
-  jobglass series 4711 memory --node n0042 --csv")]
+  jobglass series 4711 memory --node n0042 --csv
+  jobglass series 4711 card_utilisation
+  jobglass series 4711 node_ib_received")]
 pub struct SeriesArgs {
     /// The batch job or login session
     #[arg(value_name = "ID")]
     pub id: String,
-    /// The metric: cpu, memory, read_bytes, …; a wrong one is answered with those there are
+    /// The metric: cpu, memory, gpu, node_load, card_power, …; a wrong one is answered with those there are
     #[arg(value_name = "METRIC")]
     pub metric: String,
     /// On this node or host only
@@ -201,6 +203,9 @@ pub struct NodesArgs {
     /// This host only
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
+    /// What they are made of, and their peak on paper (JSON has both, and the rule behind the peak)
+    #[arg(long)]
+    pub hardware: bool,
     #[command(flatten)]
     pub shape: ShapeArgs,
     #[command(flatten)]
@@ -419,6 +424,9 @@ pub struct SampleArgs {
     /// One JSON object per reading, with every process
     #[arg(long)]
     pub json: bool,
+    /// NVIDIA's library, if the loader does not find it
+    #[arg(long, value_name = "FILE")]
+    pub nvml: Option<PathBuf>,
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {

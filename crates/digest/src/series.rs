@@ -59,18 +59,51 @@ impl Part {
     }
 
     fn counter(&self, points: &[(At, i64)], unit: Unit) -> Vec<Span> {
-        let scale = if unit == Unit::Nanoseconds { 1.0 } else { 1e9 };
         let befores = [(self.start, 0)].into_iter().chain(points.iter().map(|(at, value)| (at.time, *value)));
         befores
             .zip(points)
             .filter_map(|((from, before), (at, value))| {
                 // The last reading of a job is made a moment after its end.
                 let to = self.end.map_or(at.time, |end| at.time.min(end.max(from + 1)));
-                let length = to.saturating_sub(from);
-                let grown = value.checked_sub(before).filter(|grown| *grown >= 0)?;
-                (length > 0).then(|| Span { from, length, value: grown as f64 / length as f64 * scale })
+                rate(from, before, to, *value, unit)
             })
             .collect()
+    }
+}
+
+/// The spans of a metric of a whole node within a time. Its counters began with the machine: only differences count.
+pub fn within(metric: &Metric, readings: &[At], values: &[Option<i64>], from: i64, to: i64) -> Vec<Span> {
+    let points: Vec<(At, i64)> =
+        readings.iter().zip(values).filter_map(|(at, value)| Some((*at, (*value)?))).collect();
+    let whole = Part { start: i64::MIN, end: None, readings: Vec::new() };
+    let spans = match metric.kind {
+        Kind::Gauge => whole.gauge(&points),
+        Kind::Counter => between(&points, metric.unit),
+    };
+    spans.into_iter().filter_map(|span| span.within(from, to)).collect()
+}
+
+/// The rates between readings.
+fn between(points: &[(At, i64)], unit: Unit) -> Vec<Span> {
+    let pairs = points.iter().zip(points.iter().skip(1));
+    pairs.filter_map(|((at, before), (next, now))| rate(at.time, *before, next.time, *now, unit)).collect()
+}
+
+/// The rate at which a counter grew; nothing if it fell or no time passed.
+fn rate(from: i64, before: i64, to: i64, now: i64, unit: Unit) -> Option<Span> {
+    let scale = if unit == Unit::Nanoseconds { 1.0 } else { 1e9 };
+    let length = to.saturating_sub(from);
+    let grown = now.checked_sub(before).filter(|grown| *grown >= 0)?;
+    (length > 0).then(|| Span { from, length, value: grown as f64 / length as f64 * scale })
+}
+
+impl Span {
+    /// What of it lies within a time.
+    fn within(self, from: i64, to: i64) -> Option<Span> {
+        let end = self.from.saturating_add(self.length).min(to);
+        let from = self.from.max(from);
+        let length = end.saturating_sub(from);
+        (length > 0).then_some(Span { from, length, ..self })
     }
 }
 
@@ -120,5 +153,22 @@ mod tests {
         // It has lost its past.
         check(&part, id::CPU, &[Some(20), Some(5), Some(20)], &[(0, 10, 2.0), (20, 15, 1.0)]);
         check(&part, id::CPU, &[None, Some(40), None], &[(0, 20, 2.0)]);
+    }
+
+    #[test]
+    fn of_a_node_only_what_lies_within_the_jobs_time_counts() {
+        let readings: Vec<At> = [0, 10, 20, 30].map(|time| At { time, every: 10 }).into();
+        let of = |id, values: [Option<i64>; 4], from, to| -> Vec<(i64, i64, f64)> {
+            let spans = within(by_id(id).unwrap(), &readings, &values, from, to);
+            spans.iter().map(|span| (span.from, span.length, span.value)).collect()
+        };
+        let values = [Some(100), Some(110), Some(140), Some(5)];
+        // The machine was booted between the last two.
+        let busy = of(id::NODE_CPU_USER, values, 5, 30);
+        assert_eq!(busy, [(5, 5, 1.0), (10, 10, 3.0)]);
+        let load = of(id::NODE_LOAD, values, 5, 32);
+        assert_eq!(load, [(5, 5, 100.0), (10, 10, 110.0), (20, 10, 140.0), (30, 2, 5.0)]);
+        assert_eq!(of(id::NODE_CPU_USER, [None, Some(1), None, Some(21)], 0, 99), [(10, 20, 1.0)]);
+        assert_eq!(of(id::NODE_LOAD, values, 100, 200), []);
     }
 }

@@ -25,6 +25,7 @@ pub enum Unit {
     MilliCelsius,
     MilliWatt,
     MicroJoule,
+    MegaHertz,
 }
 
 /// Whose values a metric has.
@@ -34,6 +35,8 @@ pub enum Of {
     Job,
     /// A whole node, whoever uses it.
     Node,
+    /// A GPU, or a part of one.
+    Card,
 }
 
 /// One row of the catalogue.
@@ -55,8 +58,12 @@ const fn node(id: u16, name: &'static str, kind: Kind, unit: Unit, about: &'stat
     Metric { id, name, of: Of::Node, kind, unit, about }
 }
 
+const fn card(id: u16, name: &'static str, kind: Kind, unit: Unit, about: &'static str) -> Metric {
+    Metric { id, name, of: Of::Card, kind, unit, about }
+}
+
 use Kind::{Counter, Gauge};
-use Unit::{Bytes, Count, Hundredths, Nanoseconds};
+use Unit::{Bytes, Count, Hundredths, MegaHertz, MicroJoule, MilliCelsius, MilliWatt, Nanoseconds};
 
 /// Numbers by which agents and stores know a metric.
 pub mod id {
@@ -83,6 +90,10 @@ pub mod id {
     pub const CPU_PRESSURE: u16 = 40;
     pub const MEMORY_PRESSURE: u16 = 41;
     pub const IO_PRESSURE: u16 = 42;
+    pub const GPU: u16 = 50;
+    pub const GPU_MEMORY: u16 = 51;
+    pub const GPU_POWER: u16 = 52;
+    pub const GPU_ENERGY: u16 = 53;
     pub const NODE_CPU_USER: u16 = 100;
     pub const NODE_CPU_NICE: u16 = 101;
     pub const NODE_CPU_SYSTEM: u16 = 102;
@@ -110,6 +121,33 @@ pub mod id {
     pub const NODE_CPU_PRESSURE: u16 = 150;
     pub const NODE_MEMORY_PRESSURE: u16 = 151;
     pub const NODE_IO_PRESSURE: u16 = 152;
+    pub const NODE_INSTRUCTIONS: u16 = 160;
+    pub const NODE_CYCLES: u16 = 161;
+    pub const NODE_L1_MISSES: u16 = 162;
+    pub const NODE_LAST_LEVEL_MISSES: u16 = 163;
+    pub const NODE_LOADS: u16 = 164;
+    pub const NODE_STORES: u16 = 165;
+    pub const NODE_FLOPS: u16 = 166;
+    pub const NODE_FLOPS_SCALAR: u16 = 167;
+    pub const NODE_FLOPS_128: u16 = 168;
+    pub const NODE_FLOPS_256: u16 = 169;
+    pub const NODE_FLOPS_512: u16 = 170;
+    pub const NODE_VECTOR_OPERATIONS: u16 = 171;
+    pub const CARD_UTILISATION: u16 = 200;
+    pub const CARD_MEMORY: u16 = 201;
+    pub const CARD_OWN_UTILISATION: u16 = 202;
+    pub const CARD_OWN_MEMORY: u16 = 203;
+    pub const CARD_MEMORY_TOTAL: u16 = 204;
+    pub const CARD_MEMORY_UTILISATION: u16 = 205;
+    pub const CARD_POWER: u16 = 206;
+    pub const CARD_ENERGY: u16 = 207;
+    pub const CARD_TEMPERATURE: u16 = 208;
+    pub const CARD_CLOCK: u16 = 209;
+    pub const CARD_MEMORY_CLOCK: u16 = 210;
+    pub const CARD_ERRORS_CORRECTED: u16 = 211;
+    pub const CARD_ERRORS_UNCORRECTED: u16 = 212;
+    pub const CARD_RECEIVED: u16 = 213;
+    pub const CARD_SENT: u16 = 214;
 }
 
 /// All metrics.
@@ -173,6 +211,10 @@ pub const METRICS: &[Metric] = &[
         "time in which something waited for memory",
     ),
     job(id::IO_PRESSURE, "io_pressure", Counter, Nanoseconds, "time in which something waited for a device"),
+    job(id::GPU, "gpu", Gauge, Hundredths, "GPUs in use: the sum of the utilisation of its GPUs"),
+    job(id::GPU_MEMORY, "gpu_memory", Gauge, Bytes, "memory of GPUs in use"),
+    job(id::GPU_POWER, "gpu_power", Gauge, MilliWatt, "power of its GPUs"),
+    job(id::GPU_ENERGY, "gpu_energy", Counter, MicroJoule, "energy of its GPUs"),
     node(id::NODE_CPU_USER, "node_cpu_user", Counter, Nanoseconds, "CPU time in programs, all cores"),
     node(id::NODE_CPU_NICE, "node_cpu_nice", Counter, Nanoseconds, "CPU time in programs of low priority"),
     node(id::NODE_CPU_SYSTEM, "node_cpu_system", Counter, Nanoseconds, "CPU time in the kernel"),
@@ -207,12 +249,12 @@ pub const METRICS: &[Metric] = &[
     node(id::NODE_NFS_WRITE, "node_nfs_write", Counter, Bytes, "written to NFS servers"),
     node(id::NODE_LUSTRE_READ, "node_lustre_read", Counter, Bytes, "read from Lustre"),
     node(id::NODE_LUSTRE_WRITE, "node_lustre_write", Counter, Bytes, "written to Lustre"),
-    node(id::NODE_ENERGY, "node_energy", Counter, Unit::MicroJoule, "energy of the processor packages"),
+    node(id::NODE_ENERGY, "node_energy", Counter, MicroJoule, "energy of the processor packages"),
     node(
         id::NODE_TEMPERATURE,
         "node_temperature",
         Gauge,
-        Unit::MilliCelsius,
+        MilliCelsius,
         "the highest temperature of any sensor",
     ),
     node(
@@ -236,6 +278,105 @@ pub const METRICS: &[Metric] = &[
         Nanoseconds,
         "time in which something waited for a device",
     ),
+    node(id::NODE_INSTRUCTIONS, "node_instructions", Counter, Count, "instructions of all processors"),
+    node(id::NODE_CYCLES, "node_cycles", Counter, Count, "cycles in which processors were not idle"),
+    node(
+        id::NODE_L1_MISSES,
+        "node_l1_misses",
+        Counter,
+        Count,
+        "reads that the first data cache could not answer",
+    ),
+    node(
+        id::NODE_LAST_LEVEL_MISSES,
+        "node_last_level_misses",
+        Counter,
+        Count,
+        "lines that came from memory because no cache had them",
+    ),
+    node(id::NODE_LOADS, "node_loads", Counter, Count, "reads from memory or caches"),
+    node(id::NODE_STORES, "node_stores", Counter, Count, "writes to memory or caches"),
+    node(id::NODE_FLOPS, "node_flops", Counter, Count, "floating point operations of any width"),
+    node(
+        id::NODE_FLOPS_SCALAR,
+        "node_flops_scalar",
+        Counter,
+        Count,
+        "floating point operations, one at a time",
+    ),
+    node(
+        id::NODE_FLOPS_128,
+        "node_flops_128",
+        Counter,
+        Count,
+        "floating point operations in vectors of 128 bits",
+    ),
+    node(
+        id::NODE_FLOPS_256,
+        "node_flops_256",
+        Counter,
+        Count,
+        "floating point operations in vectors of 256 bits",
+    ),
+    node(
+        id::NODE_FLOPS_512,
+        "node_flops_512",
+        Counter,
+        Count,
+        "floating point operations in vectors of 512 bits",
+    ),
+    node(
+        id::NODE_VECTOR_OPERATIONS,
+        "node_vector_operations",
+        Counter,
+        Count,
+        "vector instructions, where nobody counts what they amount to",
+    ),
+    card(
+        id::CARD_UTILISATION,
+        "card_utilisation",
+        Gauge,
+        Hundredths,
+        "share of the time in which anything ran",
+    ),
+    card(id::CARD_MEMORY, "card_memory", Gauge, Bytes, "memory in use, by whomever"),
+    card(
+        id::CARD_OWN_UTILISATION,
+        "card_own_utilisation",
+        Gauge,
+        Hundredths,
+        "share of the time in which something of the job ran",
+    ),
+    card(id::CARD_OWN_MEMORY, "card_own_memory", Gauge, Bytes, "memory in use by the job"),
+    card(id::CARD_MEMORY_TOTAL, "card_memory_total", Gauge, Bytes, "memory of the card"),
+    card(
+        id::CARD_MEMORY_UTILISATION,
+        "card_memory_utilisation",
+        Gauge,
+        Hundredths,
+        "share of the time in which memory was read or written",
+    ),
+    card(id::CARD_POWER, "card_power", Gauge, MilliWatt, "power"),
+    card(id::CARD_ENERGY, "card_energy", Counter, MicroJoule, "energy since the driver was loaded"),
+    card(id::CARD_TEMPERATURE, "card_temperature", Gauge, MilliCelsius, "temperature of the hottest place"),
+    card(id::CARD_CLOCK, "card_clock", Gauge, MegaHertz, "clock of the processors"),
+    card(id::CARD_MEMORY_CLOCK, "card_memory_clock", Gauge, MegaHertz, "clock of the memory"),
+    card(
+        id::CARD_ERRORS_CORRECTED,
+        "card_errors_corrected",
+        Counter,
+        Count,
+        "errors in memory that were corrected",
+    ),
+    card(
+        id::CARD_ERRORS_UNCORRECTED,
+        "card_errors_uncorrected",
+        Counter,
+        Count,
+        "errors in memory that could not be corrected",
+    ),
+    card(id::CARD_RECEIVED, "card_received", Gauge, Bytes, "bytes each second to the card"),
+    card(id::CARD_SENT, "card_sent", Gauge, Bytes, "bytes each second from the card"),
 ];
 
 /// The metric with this number.
@@ -248,7 +389,7 @@ pub fn by_name(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// The metrics of jobs or of nodes, in the order of the catalogue.
+/// The metrics of jobs, nodes or cards, in the order of the catalogue.
 pub fn of(of: Of) -> impl Iterator<Item = &'static Metric> {
     METRICS.iter().filter(move |metric| metric.of == of)
 }

@@ -22,6 +22,13 @@ pub struct Reading {
     pub node: Values,
     #[n(3)]
     pub jobs: Vec<JobReading>,
+    /// GPUs that are no job's; empty where `node` is.
+    #[n(4)]
+    #[cbor(default)]
+    pub cards: Vec<CardReading>,
+    /// In the first reading of an agent, and once a day.
+    #[n(5)]
+    pub hardware: Option<Box<Hardware>>,
 }
 
 /// A job or session, as far as it is on this node.
@@ -59,6 +66,62 @@ pub struct JobReading {
     /// Other jobs ran on the node at the same time.
     #[n(12)]
     pub is_shared: bool,
+    /// Its GPUs.
+    #[n(13)]
+    #[cbor(default)]
+    pub cards: Vec<CardReading>,
+}
+
+/// A GPU, or a part of one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+pub struct CardReading {
+    /// The name that stays with it: its UUID, or where it is on the bus.
+    #[n(0)]
+    pub card: String,
+    /// As its driver numbers them.
+    #[n(1)]
+    pub index: u32,
+    /// What it is called by its maker.
+    #[n(2)]
+    pub model: Option<String>,
+    /// The card that this is a part of.
+    #[n(3)]
+    pub parent: Option<String>,
+    /// Why it does not work.
+    #[n(4)]
+    pub failing: Option<String>,
+    /// Processes of others are on it.
+    #[n(5)]
+    pub is_shared: bool,
+    #[n(6)]
+    pub values: Values,
+}
+
+/// What a node is made of. What is absent is unknown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Hardware {
+    #[n(0)]
+    pub model: Option<String>,
+    #[n(1)]
+    pub sockets: Option<u64>,
+    #[n(2)]
+    pub cores: Option<u64>,
+    #[n(3)]
+    pub threads: Option<u64>,
+    #[n(4)]
+    pub memory: Option<u64>,
+    /// Domains of memory.
+    #[n(5)]
+    pub numa: Option<u64>,
+    /// Floating point operations each second, double precision, in theory.
+    #[n(6)]
+    pub peak_flops: Option<u64>,
+    /// How that was computed, or why it is unknown.
+    #[n(7)]
+    pub peak_rule: Option<String>,
+    /// Models of the GPUs, one for each.
+    #[n(8)]
+    pub cards: Vec<String>,
 }
 
 /// The processes of a job that have one name.

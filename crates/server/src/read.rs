@@ -9,7 +9,7 @@ use axum::extract::{FromRequestParts, Path, Query, State};
 use axum::http::header;
 use axum::http::request::Parts;
 use jiff::Timestamp;
-use record::metric::{self, Of};
+use record::metric;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use store::{Filter, GroupBy, Reader, Rule, Store, StoreError};
@@ -391,7 +391,7 @@ pub struct OfNode {
     host: Option<String>,
 }
 
-/// A metric of a job over time, node by node: the value of a gauge, or the rate of a counter.
+/// A metric of a job, of its nodes or of its GPUs over time: the value of a gauge, or the rate of a counter.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/series/{metric}",
     params(("id" = String, Path), ("metric" = String, Path), OfNode), security(("token" = [])),
     responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
@@ -402,13 +402,14 @@ pub async fn series(
     query: Asked<OfNode>,
 ) -> Result<Json<Rows>, ApiError> {
     let Path((id, name)) = path.map_err(|error| ApiError::BadRequest(error.body_text()))?;
-    let metric = metric::by_name(&name).filter(|metric| metric.of == Of::Job).ok_or_else(|| {
-        let known: Vec<&str> = metric::of(Of::Job).map(|metric| metric.name).collect();
-        ApiError::BadRequest(format!("no metric `{name}` of jobs; there are: {}", known.join(", ")))
+    let metric = metric::by_name(&name).ok_or_else(|| {
+        let known: Vec<&str> = metric::METRICS.iter().map(|metric| metric.name).collect();
+        ApiError::BadRequest(format!("no metric `{name}`; there are: {}", known.join(", ")))
     })?;
     let OfNode { cluster, host } = asked(query)?;
     let (filter, _) = Which { cluster, host, job: Some(id), ..Which::default() }.filter()?;
-    Ok(Rows::new(ask(&app, move |reader| reader.series(&filter, metric)).await?, u64::MAX))
+    let now = now_ns();
+    Ok(Rows::new(ask(&app, move |reader| reader.series(&filter, metric, now)).await?, u64::MAX))
 }
 
 /// The description of the whole API.

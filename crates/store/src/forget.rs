@@ -44,6 +44,11 @@ const COMMANDS_OF_USER: &str = "DELETE FROM command_sample c USING job_sample j 
     AND c.job IS NOT DISTINCT FROM j.job AND c.session IS NOT DISTINCT FROM j.session \
     AND c.node IS NOT DISTINCT FROM j.node";
 
+/// A GPU goes on without its job.
+const CARDS_OF_USER: &str = "UPDATE card_sample c SET cluster = NULL, job = NULL, session = NULL FROM job_sample j \
+    WHERE (j.\"user\" = ? OR j.uid = ?) AND c.stream = j.stream AND c.number = j.number \
+    AND c.job IS NOT DISTINCT FROM j.job AND c.session IS NOT DISTINCT FROM j.session";
+
 impl Writer {
     /// Deletes all of it or nothing. What is received already stays known as received: a batch that an agent sends
     /// again does not bring it back.
@@ -53,6 +58,7 @@ impl Writer {
             Forget::User(user) => {
                 let uid = user.parse::<u32>().map_or(Sql::Null, Sql::UInt);
                 transaction.execute(COMMANDS_OF_USER, params![user, uid])?;
+                transaction.execute(CARDS_OF_USER, params![user, uid])?;
                 transaction.execute("DELETE FROM job WHERE \"user\" = ?", params![user])?;
                 let of_user = "DELETE FROM job_sample WHERE \"user\" = ? OR uid = ?";
                 transaction.execute(of_user, params![user, uid])?;
@@ -61,7 +67,9 @@ impl Writer {
             }
             Forget::Before(time) => {
                 transaction.execute("DELETE FROM gap WHERE to_ns < ?", params![time])?;
-                for table in ["health", "job_sample", "command_sample", "node_sample"] {
+                for table in
+                    ["health", "job_sample", "command_sample", "node_sample", "card_sample", "node_hardware"]
+                {
                     let old = format!("DELETE FROM {table} WHERE time_ns < ?");
                     transaction.execute(&old, params![time])?;
                 }

@@ -67,7 +67,12 @@ pub(crate) fn numbers() -> Vec<String> {
         let names = CHARACTERISTICS.into_iter().chain([last_name(metric.kind)]);
         names.map(move |name| format!("{}_{name}", metric.name))
     };
-    own.into_iter().map(str::to_owned).chain(metric::of(Of::Job).flat_map(of_metric)).collect()
+    own.into_iter().map(str::to_owned).chain(metrics().flat_map(of_metric)).collect()
+}
+
+/// The metrics with characteristics, in the order of the columns.
+pub(crate) fn metrics() -> impl Iterator<Item = &'static metric::Metric> {
+    metric::of(Of::Job).chain(metric::of(Of::Node))
 }
 
 impl Writer {
@@ -146,7 +151,7 @@ fn columns(key: &JobKey, resources: &Value, now_ns: i64) -> Vec<Sql> {
         double(&resources["coverage"]),
         Sql::BigInt(now_ns),
     ];
-    for metric in metric::of(Of::Job) {
+    for metric in metrics() {
         let of = &resources["metrics"][metric.name];
         row.extend(CHARACTERISTICS.map(|name| double(&of[name])));
         row.push(number(&of[last_name(metric.kind)]));

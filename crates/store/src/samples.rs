@@ -1,8 +1,8 @@
-//! Writes what was measured: one row per job and reading, per command in it, and per node.
+//! Writes what was measured: one row per job and reading, per command and GPU in it, and per node.
 
 use duckdb::{Appender, Connection, ToSql};
 use record::metric::{self, Of, id};
-use record::reading::{CommandReading, JobReading, Reading, Values};
+use record::reading::{CardReading, CommandReading, Hardware, JobReading, Reading, Values};
 
 use crate::StoreError;
 use crate::write::signed;
@@ -11,11 +11,13 @@ use crate::write::signed;
 const OF_COMMANDS: [u16; 7] =
     [id::CPU_USER, id::CPU_SYSTEM, id::MEMORY, id::PROCESSES, id::THREADS, id::READ_BYTES, id::WRITE_BYTES];
 
-/// The appenders of the three tables.
+/// The appenders of the tables.
 pub struct Samples<'c> {
     job: Appender<'c>,
     command: Appender<'c>,
     node: Appender<'c>,
+    card: Appender<'c>,
+    hardware: Appender<'c>,
 }
 
 /// A stream, and the number of an entry in it.
@@ -27,11 +29,13 @@ impl<'c> Samples<'c> {
             job: connection.appender("job_sample")?,
             command: connection.appender("command_sample")?,
             node: connection.appender("node_sample")?,
+            card: connection.appender("card_sample")?,
+            hardware: connection.appender("node_hardware")?,
         })
     }
 
     pub fn flush(&mut self) -> Result<(), StoreError> {
-        for table in [&mut self.job, &mut self.command, &mut self.node] {
+        for table in [&mut self.job, &mut self.command, &mut self.node, &mut self.card, &mut self.hardware] {
             table.flush()?;
         }
         Ok(())
@@ -43,6 +47,15 @@ impl<'c> Samples<'c> {
             for command in &job.commands {
                 self.command(source, reading, job, command)?;
             }
+            for card in &job.cards {
+                self.card(source, reading, Some(job), card)?;
+            }
+        }
+        for card in &reading.cards {
+            self.card(source, reading, None, card)?;
+        }
+        if let Some(hardware) = &reading.hardware {
+            self.hardware(source, reading, hardware)?;
         }
         if reading.node.is_empty() { Ok(()) } else { self.node(source, reading) }
     }
@@ -99,6 +112,58 @@ impl<'c> Samples<'c> {
         Ok(self.command.append_row(&row[..])?)
     }
 
+    fn card(
+        &mut self,
+        source: Source,
+        reading: &Reading,
+        job: Option<&JobReading>,
+        card: &CardReading,
+    ) -> Result<(), StoreError> {
+        let time = signed(reading.time);
+        let nobody = JobReading::default();
+        let job = job.unwrap_or(&nobody);
+        let measured = columns(&card.values, metric::of(Of::Card).map(|metric| metric.id));
+        let mut row: Vec<&dyn ToSql> = vec![
+            &source.0,
+            &source.1,
+            &job.cluster,
+            &job.job,
+            &job.session,
+            &reading.host,
+            &job.node,
+            &time,
+            &card.card,
+            &card.index,
+            &card.model,
+            &card.parent,
+            &card.failing,
+            &card.is_shared,
+        ];
+        row.extend(measured.iter().map(|value| value as &dyn ToSql));
+        Ok(self.card.append_row(&row[..])?)
+    }
+
+    fn hardware(&mut self, source: Source, reading: &Reading, of: &Hardware) -> Result<(), StoreError> {
+        let time = signed(reading.time);
+        let cards = (!of.cards.is_empty()).then(|| of.cards.join("; "));
+        let row: [&dyn ToSql; 13] = [
+            &source.0,
+            &source.1,
+            &reading.host,
+            &time,
+            &of.model,
+            &of.sockets,
+            &of.cores,
+            &of.threads,
+            &of.memory,
+            &of.numa,
+            &of.peak_flops,
+            &of.peak_rule,
+            &cards,
+        ];
+        Ok(self.hardware.append_row(&row[..])?)
+    }
+
     fn node(&mut self, source: Source, reading: &Reading) -> Result<(), StoreError> {
         let time = signed(reading.time);
         let measured = columns(&reading.node, metric::of(Of::Node).map(|metric| metric.id));
@@ -132,6 +197,7 @@ mod tests {
         let names = |of| metric::of(of).map(|metric| metric.name.to_owned()).collect::<Vec<_>>();
         assert_eq!(measured("job_sample"), names(Of::Job));
         assert_eq!(measured("node_sample"), names(Of::Node));
+        assert_eq!(measured("card_sample"), names(Of::Card));
         let commands = OF_COMMANDS.map(|id| metric::by_id(id).unwrap().name.to_owned());
         assert_eq!(measured("command_sample"), commands);
     }

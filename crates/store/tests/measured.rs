@@ -37,7 +37,13 @@ fn reading(node: &str, second: u64, cpu: u64, memory: u64, end: Option<u64>) -> 
     let mut of_node = Values::default();
     of_node.put(id::NODE_LOAD, Some(150));
     let time = START + second * SECOND;
-    Entry::Reading(Box::new(Reading { time, host: HOST.into(), node: of_node, jobs: vec![job] }))
+    Entry::Reading(Box::new(Reading {
+        time,
+        host: HOST.into(),
+        node: of_node,
+        jobs: vec![job],
+        ..Reading::default()
+    }))
 }
 
 /// Two nodes, the second of which is busier.
@@ -87,7 +93,7 @@ fn a_job_is_what_its_readings_say() {
     assert_eq!(found["metrics"]["read_bytes"], Value::Null);
     assert_eq!(found["nodes"].as_array().unwrap().len(), 2);
     let memory = reader
-        .series(&Filter { host: Some("n2".into()), ..job() }, metric::by_name("memory").unwrap())
+        .series(&Filter { host: Some("n2".into()), ..job() }, metric::by_name("memory").unwrap(), 0)
         .unwrap();
     let values: Vec<f64> = memory.iter().map(|row| row["value"].as_f64().unwrap()).collect();
     assert_eq!(values, [300.0, 300.0]);

@@ -1,18 +1,22 @@
 //! Reads `/proc` and `/sys` for one reading, and sorts what is found by whom it belongs to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 
-use record::reading::Values;
+use record::reading::{CardReading, Hardware, Values};
 use sample::Node;
 use sample::cgroup::{Cgroups, Groups};
+use sample::gpu::Setup;
 use sample::node::Remote;
 use sample::processes::{Process, Processes, Seen};
 
+use super::cards::{Cards, Given, Share};
+use super::counts::{Counting, Counts};
+use super::hardware;
 use super::live::{Commands, Live};
 use super::node::{self, Energy};
 use super::remote::RemoteThread;
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic_ns};
 use crate::table::{Account, Alive, Census, Ended, Subject};
 use crate::{job, session};
 
@@ -26,6 +30,8 @@ pub struct Collector {
     node: Node,
     energy: Energy,
     remote: Option<RemoteThread>,
+    pub counts: Counts,
+    pub cards: Cards,
     clock: Clock,
 }
 
@@ -36,22 +42,31 @@ pub struct Own {
     pub commands: Commands,
     pub groups: Option<Groups>,
     pub is_shared: bool,
+    pub pids: Vec<u32>,
+    pub cards: Vec<Share>,
 }
 
 impl Default for Collector {
     fn default() -> Self {
+        Collector::new(Counting::default(), Setup::default())
+    }
+}
+
+impl Collector {
+    /// Reads this node; `setup` says where its GPUs are found.
+    pub fn new(counting: Counting, setup: Setup) -> Collector {
         Collector {
             processes: Processes::default(),
             cgroups: Cgroups::default(),
             node: Node::default(),
             energy: Energy::default(),
             remote: RemoteThread::start(Remote::default()),
+            counts: Counts::new(counting),
+            cards: Cards::new(setup),
             clock: Clock::now(),
         }
     }
-}
 
-impl Collector {
     /// System calls of the readers until now.
     pub fn calls(&self) -> u64 {
         self.processes.calls() + self.cgroups.calls() + self.node.calls()
@@ -60,7 +75,27 @@ impl Collector {
     /// Reads the node itself.
     pub fn read_node(&mut self) -> Values {
         let remote = self.remote.as_mut().and_then(RemoteThread::read);
-        node::values(&self.node.read(), remote.as_ref(), &mut self.energy)
+        let mut values = node::values(&self.node.read(), remote.as_ref(), &mut self.energy);
+        self.counts.read(&mut values);
+        values
+    }
+
+    /// What the node is made of.
+    pub fn read_hardware(&self) -> Hardware {
+        hardware::read(self.cards.models())
+    }
+
+    /// Reads the GPUs, and gives those that are due what is theirs; what is nobody's is left over.
+    pub fn read_cards(&mut self, census: &Census, accounts: &mut BTreeMap<usize, Own>) -> Vec<CardReading> {
+        let pids: Vec<u32> = accounts.values().flat_map(|own| own.pids.iter().copied()).collect();
+        self.cards.read(&pids, monotonic_ns());
+        let mut taken = BTreeSet::new();
+        for (at, own) in accounts {
+            let Some(account) = census.accounts.get(*at) else { continue };
+            own.cards = self.cards.of_job(&given(account), &own.pids);
+            taken.extend(own.cards.iter().map(|share| share.reading.card.clone()));
+        }
+        self.cards.others(&taken)
     }
 
     /// Reads all processes.
@@ -129,8 +164,16 @@ fn subject(process: &Process, starts: &HashMap<u32, u64>, host: &str) -> Subject
     Subject { job: None, node: None, session: Some(session) }
 }
 
+/// Numbers that the vendor's library shows may be relative; names never are.
+fn given(account: &Account) -> Given {
+    let mut given = Given::parse(account.given_cards.as_deref().unwrap_or_default());
+    given.names.extend(Given::parse(account.visible_cards.as_deref().unwrap_or_default()).names);
+    given
+}
+
 impl Own {
     fn add(&mut self, process: &Process, ended: &Ended, subject: &Subject) {
+        self.pids.push(process.pid);
         self.live.add(process, ended);
         self.commands.add(process, ended);
         if self.groups.is_none()

@@ -8,7 +8,10 @@
 //! ```
 
 pub mod cadence;
+mod cards;
 mod collect;
+mod counts;
+mod hardware;
 pub mod kept;
 mod live;
 mod node;
@@ -25,7 +28,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use record::reading::{JobReading, Reading};
+use record::reading::{Hardware, JobReading, Reading};
 
 use crate::clock::{Clock, monotonic_ns};
 use crate::output::Output;
@@ -34,11 +37,13 @@ use crate::table::{Account, Census, Subject};
 
 pub use cadence::Cadence;
 pub use collect::{Collector, Own};
+pub use counts::{Counting, Counts};
 use kept::Kept;
 pub use tracked::Tracked;
 
 /// A job whose last process has ended is read for the last time after this: the rest of its accounting has come by then.
 const LAST_NS: u64 = 1_000_000_000;
+const HARDWARE_NS: u64 = 86_400_000_000_000;
 
 /// What the main thread tells.
 enum Order {
@@ -49,6 +54,15 @@ enum Order {
     Quiet(Vec<Subject>),
     Cadence(Cadence),
     Stop,
+}
+
+/// What it is to know of the agent and the node.
+pub struct Around {
+    pub host: String,
+    pub clock: Clock,
+    pub collector: Collector,
+    /// Where [`kept`] is.
+    pub dir: PathBuf,
 }
 
 /// The thread, and how to speak to it.
@@ -62,13 +76,12 @@ impl Sampling {
     /// Starts the thread; `wake` is what the main thread waits on.
     pub fn start(
         cadence: Cadence,
-        host: String,
-        clock: Clock,
+        around: Around,
         output: Output,
         wake: Arc<OwnedFd>,
-        dir: PathBuf,
         kept: &[Kept],
     ) -> io::Result<Sampling> {
+        let Around { host, clock, collector, dir } = around;
         let (orders, work) = channel();
         let wants_census = Arc::new(AtomicBool::new(false));
         let mut sampler = Sampler {
@@ -78,7 +91,7 @@ impl Sampling {
             output,
             wake,
             wants_census: wants_census.clone(),
-            collector: Collector::default(),
+            collector,
             dir,
             tracked: kept
                 .iter()
@@ -126,6 +139,7 @@ impl Sampling {
 #[derive(Default)]
 struct Due {
     all: u64,
+    hardware: u64,
     jobs: HashMap<Subject, u64>,
     /// A census was asked for, and the readings that were due then are made when it comes.
     asked: bool,
@@ -213,7 +227,12 @@ impl Sampler {
         } else {
             self.collector.read_due(census, &due);
         }
-        let sorted = self.collector.sort(census, &due);
+        let mut sorted = self.collector.sort(census, &due);
+        let other_cards = self.collector.read_cards(census, &mut sorted);
+        if is_all {
+            reading.cards = other_cards;
+            reading.hardware = self.hardware_if_due(now);
+        }
         let jobs_here =
             live.iter().zip(&census.accounts).filter(|(n, a)| **n > 0 && a.subject.job.is_some()).count();
         for (at, mut own) in sorted {
@@ -230,6 +249,14 @@ impl Sampler {
         }
     }
 
+    /// What the node is made of is said once a day; a server may be new, and machines are changed.
+    fn hardware_if_due(&mut self, now: u64) -> Option<Box<Hardware>> {
+        (now >= self.due.hardware).then(|| {
+            self.due.hardware = now.saturating_add(HARDWARE_NS);
+            Box::new(self.collector.read_hardware())
+        })
+    }
+
     /// A disk that is full costs the next agent its knowledge, and nothing else.
     fn keep(&self) {
         let running = self.tracked.values().filter(|tracked| !tracked.is_over);
@@ -238,7 +265,7 @@ impl Sampler {
     }
 
     /// One job's part of a reading, and when it is read next.
-    fn job(&mut self, account: &Account, own: Own, now: u64) -> Option<JobReading> {
+    fn job(&mut self, account: &Account, mut own: Own, now: u64) -> Option<JobReading> {
         let tracked = self.tracked.entry(account.subject.clone()).or_default();
         let has_ended = own.live.processes == 0 && account.last_end.is_some();
         if has_ended && tracked.is_over {
@@ -246,18 +273,17 @@ impl Sampler {
             return None;
         }
         tracked.is_over = has_ended;
-        tracked.groups = own.groups.or(tracked.groups.take());
+        tracked.groups = own.groups.take().or(tracked.groups.take());
         if let Some(groups) = &tracked.groups {
             let usage = self.collector.cgroups.read(groups);
             tracked.hear(usage);
         }
-        let mut reading = tracked.reading(account, &own.live, own.commands, &self.clock);
+        let mut reading = tracked.reading(account, own, &self.clock);
         let asked = account.rate.as_deref().and_then(cadence::parse_rate);
         reading.every = match account.subject.job {
             Some(_) => self.cadence.of_job(now.saturating_sub(reading.start), asked),
             None => self.cadence.every,
         };
-        reading.is_shared = own.is_shared;
         if has_ended {
             reading.end = account.last_end.map(|end| self.clock.wall(end));
             self.due.jobs.remove(&account.subject);

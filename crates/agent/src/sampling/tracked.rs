@@ -1,11 +1,15 @@
 //! A job or session from its first reading to its last: its counters only grow, whatever their sources do.
 
+use std::collections::HashMap;
+
 use record::metric::{Kind, by_id, id};
 use record::reading::{JobReading, Reserved, Values};
 use sample::cgroup::{Groups, Limit, Usage};
 
+use super::cards::{Share, put_sums};
+use super::collect::Own;
 use super::kept::Kept;
-use super::live::{Commands, Live, tick_ns};
+use super::live::{Live, tick_ns};
 use crate::clock::Clock;
 use crate::table::{Account, Ended, Subject};
 
@@ -51,6 +55,9 @@ pub struct Tracked {
     processors: Option<u32>,
     /// Counters of the reading before.
     counters: Values,
+    /// What each GPU's own counter said last, and what was added to it since the job began.
+    card_energies: HashMap<String, u64>,
+    energy: Option<u64>,
     /// What the control group said last, also between readings.
     usage: Usage,
     /// Its last reading was sent.
@@ -67,6 +74,7 @@ impl Tracked {
         Tracked {
             counters: values.clone(),
             peak: values.get(id::MEMORY_PEAK),
+            energy: values.get(id::GPU_ENERGY),
             limit: reserved.memory,
             processors: reserved.cpus,
             kept: Some(kept.clone()),
@@ -157,6 +165,18 @@ impl Tracked {
         values.put(id::MEMORY_PEAK, self.peak);
     }
 
+    /// Energy is added from reading to reading: a card's own counter began long before the job.
+    fn put_cards(&mut self, values: &mut Values, shares: &[Share]) {
+        put_sums(values, shares);
+        for share in shares {
+            let Some(now) = share.energy else { continue };
+            let before = self.card_energies.insert(share.reading.card.clone(), now);
+            let grown = before.map_or(0, |before| now.saturating_sub(before));
+            self.energy = Some(self.energy.unwrap_or(0).saturating_add(grown));
+        }
+        values.put(id::GPU_ENERGY, self.energy);
+    }
+
     fn never_fall(&mut self, values: &mut Values) {
         let is_counter = |id| by_id(id).is_some_and(|metric| metric.kind == Kind::Counter);
         let fallen: Vec<(u16, u64)> = self
@@ -169,14 +189,10 @@ impl Tracked {
     }
 
     /// The reading of a job.
-    pub fn reading(
-        &mut self,
-        account: &Account,
-        live: &Live,
-        commands: Commands,
-        clock: &Clock,
-    ) -> JobReading {
+    pub fn reading(&mut self, account: &Account, own: Own, clock: &Clock) -> JobReading {
         let Subject { job, node, session } = account.subject.clone();
+        let mut values = self.values(&account.ended, &own.live);
+        self.put_cards(&mut values, &own.cards);
         let reading = JobReading {
             cluster: account.cluster.clone(),
             job,
@@ -187,13 +203,14 @@ impl Tracked {
             start: clock.wall(account.first_start),
             end: None,
             every: 0,
-            values: self.values(&account.ended, live),
-            commands: commands.readings(COMMANDS_MAX),
+            values,
+            commands: own.commands.readings(COMMANDS_MAX),
             reserved: self.reserved(&account.reserved),
-            is_shared: false,
+            is_shared: own.is_shared,
+            cards: own.cards.into_iter().map(|share| share.reading).collect(),
         };
-        let without_commands = JobReading { commands: Vec::new(), ..reading.clone() };
-        self.kept = Some(Kept { reading: without_commands, ended: account.ended });
+        let kept = JobReading { commands: Vec::new(), cards: Vec::new(), ..reading.clone() };
+        self.kept = Some(Kept { reading: kept, ended: account.ended });
         reading
     }
 

@@ -112,6 +112,10 @@ pub struct Account {
     pub reserved: Reserved,
     /// What the job asked for in its environment.
     pub rate: Option<Vec<u8>>,
+    /// The numbers of the GPUs it was given, as the resource manager writes them.
+    pub given_cards: Option<String>,
+    /// Those that the vendor's library shows to it; numbers among them may be relative to the former.
+    pub visible_cards: Option<String>,
 }
 
 /// Who runs, and what those who do not any more have used.
@@ -191,6 +195,8 @@ impl Account {
             ended: Ended::default(),
             reserved: Reserved::default(),
             rate: None,
+            given_cards: None,
+            visible_cards: None,
         }
     }
 
@@ -216,6 +222,10 @@ impl Account {
             .memory
             .or_else(|| memory("SLURM_MEM_PER_NODE"))
             .or_else(|| memory("SLURM_MEM_PER_CPU")?.checked_mul(u64::from(reserved.cpus?)));
+        let text = |name| variables.text(name);
+        let given = || text("SLURM_JOB_GPUS").or_else(|| text("SLURM_STEP_GPUS"));
+        self.given_cards = self.given_cards.take().or_else(given);
+        self.visible_cards = self.visible_cards.take().or_else(|| text("CUDA_VISIBLE_DEVICES"));
         self.rate = self.rate.take().or_else(|| variables.get("JOBGLASS_RATE").map(<[u8]>::to_vec));
     }
 }

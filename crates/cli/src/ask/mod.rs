@@ -148,7 +148,8 @@ pub fn series(args: &SeriesArgs) -> Result<bool> {
 pub fn nodes(args: &NodesArgs) -> Result<bool> {
     let mut parameters = Parameters::new();
     add(&mut parameters, "host", args.host.as_ref());
-    rows(&server(&args.server)?, "/api/v1/nodes", &parameters, show::NODE, &args.shape.into())
+    let columns = if args.hardware { show::HARDWARE } else { show::NODE };
+    rows(&server(&args.server)?, "/api/v1/nodes", &parameters, columns, &args.shape.into())
 }
 
 /// A job's name as part of a path.

@@ -19,14 +19,9 @@ pub fn section(resources: &Value) -> String {
     }
     out.push_str("\nResources\n");
     let mut table = Table::new(&["WHAT", ">RESERVED", ">USED", "", ">SHARE", "", "OVER TIME"]);
-    for row in [
-        cpu(resources),
-        memory(resources),
-        disk(resources, "Read", "read"),
-        disk(resources, "Written", "write"),
-    ] {
-        table.add(row);
-    }
+    let disks = [disk(resources, "Read", "read"), disk(resources, "Written", "write")];
+    let rows = [cpu(resources), memory(resources)].into_iter().chain(gpu(resources)).chain(disks);
+    rows.for_each(|row| table.add(row));
     let _ = write!(out, "{}", printed(&table));
     out.push_str(&nodes(resources));
     out.push_str(&foot(resources));
@@ -65,6 +60,23 @@ fn memory(resources: &Value) -> Vec<String> {
     let share = peak.zip(reserved).map(|(peak, reserved)| peak / reserved.max(1.0));
     let reserved = reserved.map(|bytes| human_bytes(bytes as u64));
     line("Memory", reserved, used, most.unwrap_or_default(), share, &memory["profile"])
+}
+
+/// Nothing for a job that had no GPU.
+fn gpu(resources: &Value) -> Option<Vec<String>> {
+    let (gpu, memory) = (&resources["metrics"]["gpu"], &resources["metrics"]["gpu_memory"]);
+    let reserved = resources["reserved"]["gpus"].as_f64().filter(|gpus| *gpus > 0.0);
+    if gpu.is_null() && reserved.is_none() {
+        return None;
+    }
+    let nodes = resources["nodes"].as_array().map_or(1, Vec::len) as f64;
+    // Utilisation is in hundredths of a card.
+    let avg = total_average(gpu, nodes).map(|avg| avg / 100.0);
+    let used = avg.map_or_else(show::unknown, |avg| format!("{avg:.2} GPUs"));
+    let most = memory["max"].as_f64().map(|max| format!("at most {} on a node", human_bytes(max as u64)));
+    let share = avg.zip(reserved).map(|(avg, reserved)| avg / reserved.max(1.0));
+    let reserved = reserved.map(|gpus| format!("{gpus:.0} GPUs"));
+    Some(line("GPU", reserved, used, most.unwrap_or_default(), share, &gpu["profile"]))
 }
 
 fn disk(resources: &Value, title: &str, name: &str) -> Vec<String> {
@@ -175,6 +187,29 @@ mod tests {
         assert_eq!(spark(&json!([0.0, 1.0, null, 0.5])), "▁█ ▅");
         assert_eq!(spark(&json!([0.0, 0.0])), "▁▁");
         assert_eq!(spark(&Value::Null), "");
+    }
+
+    #[test]
+    fn a_gpu_that_was_reserved_is_shown_also_if_nothing_is_known_of_it() {
+        let with = |reserved: Value, metrics: Value| {
+            section(&json!({"readings": 1, "coverage": 1.0, "nodes": [{}, {}], "metrics": metrics,
+                            "reserved": {"gpus": reserved}, "end": null}))
+        };
+        let busy = json!({"gpu": {"avg": 50.0}, "gpu_memory": {"max": 2048.0}});
+        for (reserved, metrics, expected) in [
+            (json!(4), busy.clone(), Some(["4 GPUs", "1.00 GPUs", "25 %"])),
+            (json!(4), json!({}), Some(["4 GPUs", "?", ""])),
+            (Value::Null, busy, Some(["", "1.00 GPUs", ""])),
+            (json!(0), json!({}), None),
+            (Value::Null, json!({}), None),
+        ] {
+            let text = with(reserved, metrics);
+            let line = text.lines().find(|line| line.starts_with("GPU"));
+            assert_eq!(line.is_some(), expected.is_some(), "{text}");
+            for part in expected.into_iter().flatten() {
+                assert!(line.is_some_and(|line| line.contains(part)), "{part}: {text}");
+            }
+        }
     }
 
     #[test]

@@ -86,6 +86,21 @@ pub const NODE: &[Column] = &[
     }),
 ];
 
+/// What a node is made of.
+pub const HARDWARE: &[Column] = &[
+    ("NODE", |row| text(&row["host"])),
+    (">SOCKETS", |row| text(&row["hardware"]["sockets"])),
+    (">CORES", |row| text(&row["hardware"]["cores"])),
+    (">THREADS", |row| text(&row["hardware"]["threads"])),
+    (">NUMA", |row| text(&row["hardware"]["numa"])),
+    (">MEMORY", |row| bytes(&row["hardware"]["memory"])),
+    (">GFLOPS", |row| {
+        row["hardware"]["peak_flops"].as_f64().map_or_else(unknown, |flops| format!("{:.0}", flops / 1e9))
+    }),
+    ("PROCESSOR", |row| text(&row["hardware"]["model"])),
+    ("GPUS", |row| text(&row["hardware"]["cards"])),
+];
+
 fn per_second(value: &Value) -> String {
     value.as_f64().map_or_else(unknown, |rate| table::human_bytes(rate.round() as u64))
 }
@@ -93,6 +108,7 @@ fn per_second(value: &Value) -> String {
 /// A metric over time.
 pub const SERIES: &[Column] = &[
     ("NODE", |row| text(if row["node"].is_null() { &row["host"] } else { &row["node"] })),
+    ("GPU", |row| if row["card"].is_null() { String::new() } else { text(&row["card"]) }),
     ("FROM", |row| time(&row["from"])),
     ("TO", |row| time(&row["to"])),
     (">VALUE", |row| row["value"].as_f64().map_or_else(unknown, |value| format!("{value:.3}"))),

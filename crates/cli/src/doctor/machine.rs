@@ -4,18 +4,23 @@ use std::fs;
 use std::io;
 use std::process::{Command, Stdio};
 
-use agent::clock::wall_ns;
+use agent::clock::{monotonic_ns, wall_ns};
 use agent::kernel::{Connector, Event, Taskstats};
+use agent::sampling::{Collector, Counting};
+use record::metric::id;
+use record::reading::Values;
 
 use super::agent::Listener;
 use super::report::Check;
 use super::spool::Content;
-use super::{Node, pause, true_program};
+use super::{Node, counted, pause, true_program};
 
 /// Connections that may wait at a socket of the agent's.
 const BACKLOG: u64 = 512;
 /// Descriptors the agent needs besides those of guests.
 const OWN_DESCRIPTORS: u64 = 256;
+/// How often drivers of GPUs are asked.
+const GPU_TRIES: u32 = 10;
 /// A record may be this much ahead of a clock that was read before it.
 const CLOCK_TOLERANCE_NS: u64 = 2_000_000_000;
 
@@ -95,6 +100,56 @@ fn agent_sight(spool: &Content) -> Check {
             "run the agent as root (systemctl start jobglass-agent) if all programs of the node are to be seen",
         ),
     }
+}
+
+/// Counters of the processors and GPUs, asked as the agent asks.
+pub fn check_sensors(node: &Node) -> Vec<Check> {
+    if !node.config.sampling.enabled {
+        return vec![Check::skip("sensors", "nothing is measured: sampling.enabled = false")];
+    }
+    let mut collector = node.config.collector();
+    let values = collector.read_node();
+    vec![counters(node, &collector, &values), gpus(&mut collector)]
+}
+
+fn counters(node: &Node, collector: &Collector, values: &Values) -> Check {
+    const NAME: &str = "counters";
+    let why_not = collector.counts.why_not();
+    if node.config.sampling.counters == Counting::Off {
+        Check::ok(NAME, "not wanted: sampling.counters = \"off\"")
+    } else if why_not.is_empty() && values.get(id::NODE_INSTRUCTIONS).is_some() {
+        Check::ok(NAME, "the processors' counters can be read")
+    } else {
+        Check::warn(
+            NAME,
+            why_not.join("; "),
+            "what they would say is unknown, all else is measured; sampling.counters = \"off\" ends this",
+        )
+    }
+}
+
+fn gpus(collector: &mut Collector) -> Check {
+    const NAME: &str = "gpus";
+    // A driver that was asleep needs a moment, and answers the second time.
+    for _ in 0..GPU_TRIES {
+        collector.cards.read(&[], monotonic_ns());
+        if collector.cards.ill.is_empty() {
+            break;
+        }
+        pause(500);
+    }
+    let (models, ill) = (collector.cards.models(), &collector.cards.ill);
+    if !ill.is_empty() {
+        return Check::warn(
+            NAME,
+            ill.join("; "),
+            "see that the vendor's own tool works (nvidia-smi, rocm-smi)",
+        );
+    }
+    if models.is_empty() {
+        return Check::ok(NAME, "there are none whose driver is loaded");
+    }
+    Check::ok(NAME, format!("{}: {}", counted(models.len() as u64, "GPU", "GPUs"), models.join(", ")))
 }
 
 /// How many guests may wait, and how many the agent can hold.

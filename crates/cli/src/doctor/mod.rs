@@ -46,6 +46,7 @@ pub fn run(args: &DoctorArgs) -> Result<bool> {
     let spool = spool::Content::read(&node.config.spool.dir);
     printer.print(&[arrival::check(&node, library.as_deref(), listener.as_ref(), &spool)])?;
     printer.print(&machine::check_kernel(&spool))?;
+    printer.print(&machine::check_sensors(&node))?;
     printer.print(&machine::check_queue(&node, listener.as_ref()))?;
     printer.print(&machine::check_clock(&spool))?;
     printer.print(&spool::check(&node, &spool, listener.as_ref()))?;

@@ -2,7 +2,7 @@
 
 use agent::sampling::Collector;
 use record::metric;
-use record::reading::{JobReading, Reading, Values};
+use record::reading::{CardReading, Hardware, JobReading, Reading, Values};
 use sample::processes::Process;
 use serde_json::{Map, Value, json};
 
@@ -11,6 +11,8 @@ pub fn sample(reading: &Reading, collector: &Collector) -> Value {
     let mut value = self::reading(reading);
     let processes: Vec<Value> = collector.processes.processes.iter().map(process).collect();
     value["processes"] = processes.into();
+    // What is unknown, and why.
+    value["unknown"] = collector.counts.why_not().into_iter().chain(collector.cards.ill.clone()).collect();
     value
 }
 
@@ -23,6 +25,8 @@ pub fn reading(reading: &Reading) -> Value {
         "host": reading.host,
         "node": values(&reading.node),
         "jobs": jobs,
+        "cards": cards(&reading.cards),
+        "hardware": reading.hardware.as_deref().map(hardware),
     })
 }
 
@@ -49,6 +53,36 @@ fn job(job: &JobReading) -> Value {
         "reserved": reserved,
         "values": values(&job.values),
         "commands": commands,
+        "cards": cards(&job.cards),
+    })
+}
+
+fn cards(cards: &[CardReading]) -> Value {
+    let card = |card: &CardReading| {
+        json!({
+            "card": card.card,
+            "index": card.index,
+            "model": card.model,
+            "parent": card.parent,
+            "failing": card.failing,
+            "is_shared": card.is_shared,
+            "values": values(&card.values),
+        })
+    };
+    cards.iter().map(card).collect()
+}
+
+fn hardware(hardware: &Hardware) -> Value {
+    json!({
+        "model": hardware.model,
+        "sockets": hardware.sockets,
+        "cores": hardware.cores,
+        "threads": hardware.threads,
+        "memory": hardware.memory,
+        "numa": hardware.numa,
+        "peak_flops": hardware.peak_flops,
+        "peak_rule": hardware.peak_rule,
+        "cards": hardware.cards,
     })
 }
 

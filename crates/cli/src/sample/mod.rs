@@ -6,22 +6,24 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use agent::clock::{Clock, monotonic_ns};
-use agent::sampling::{Collector, Tracked};
+use agent::sampling::{Collector, Counting, Tracked};
 use agent::table::{Census, Subject};
 use anyhow::{Context, Result};
 use record::entry::Entry;
 use record::reading::Reading;
 use rustix::time::{ClockId, clock_gettime};
+use sample::gpu::Setup;
 
 use crate::args::SampleArgs;
 pub use json::reading as reading_json;
 use stats::Cost;
 
 pub fn run(args: &SampleArgs) -> Result<bool> {
-    let mut node = ThisNode::new();
+    let mut node = ThisNode::new(args.nvml.as_deref());
     let mut out = BufWriter::new(io::stdout().lock());
     let mut costs = Vec::new();
     let repeat = if args.once { 1 } else { args.repeat };
@@ -61,12 +63,24 @@ struct ThisNode {
     clock: Clock,
     collector: Collector,
     tracked: BTreeMap<Subject, Tracked>,
+    /// What it is made of is told once.
+    is_first: bool,
 }
 
 impl ThisNode {
-    fn new() -> ThisNode {
+    fn new(nvml: Option<&Path>) -> ThisNode {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        ThisNode { host, clock: Clock::now(), collector: Collector::default(), tracked: BTreeMap::new() }
+        let mut setup = Setup::default();
+        if let Some(nvml) = nvml {
+            setup.nvml = nvml.to_owned();
+        }
+        ThisNode {
+            host,
+            clock: Clock::now(),
+            collector: Collector::new(Counting::default(), setup),
+            tracked: BTreeMap::new(),
+            is_first: true,
+        }
     }
 
     /// One reading, and what it cost.
@@ -97,15 +111,19 @@ impl ThisNode {
             node: self.collector.read_node(),
             ..Reading::default()
         };
-        for (at, own) in self.collector.sort(&census, &due) {
+        let mut sorted = self.collector.sort(&census, &due);
+        reading.cards = self.collector.read_cards(&census, &mut sorted);
+        if std::mem::take(&mut self.is_first) {
+            reading.hardware = Some(Box::new(self.collector.read_hardware()));
+        }
+        for (at, mut own) in sorted {
             let Census { accounts, .. } = &census;
             let tracked = self.tracked.entry(accounts[at].subject.clone()).or_default();
-            tracked.groups = own.groups.or(tracked.groups.take());
+            tracked.groups = own.groups.take().or(tracked.groups.take());
             if let Some(groups) = &tracked.groups {
                 tracked.hear(self.collector.cgroups.read(groups));
             }
-            let job = tracked.reading(&accounts[at], &own.live, own.commands, &self.clock);
-            reading.jobs.push(job);
+            reading.jobs.push(tracked.reading(&accounts[at], own, &self.clock));
         }
         reading
     }

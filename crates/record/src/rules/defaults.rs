@@ -44,6 +44,8 @@ pub const ENV: &[&str] = &[
     "SLURM_MEM_PER_NODE",
     "SLURM_MEM_PER_CPU",
     "SLURM_GPUS_ON_NODE",
+    "SLURM_JOB_GPUS",
+    "SLURM_STEP_GPUS",
     "SLURM_JOB_PARTITION",
     "SLURM_JOB_ACCOUNT",
     "JOBGLASS*",

@@ -51,9 +51,7 @@ impl Gpus {
         let setup = Arc::new(setup);
         let ways = vec![
             #[cfg(feature = "nvml")]
-            Way::new(Source::Nvidia, &["nvidia"], &setup, |setup| {
-                Box::new(super::nvidia::Nvidia::new(&setup.nvml))
-            }),
+            Way::nvidia(&setup),
             Way::new(Source::Amd, &["amdgpu"], &setup, |setup| Box::new(amd::Amd::new(setup))),
             Way::new(Source::Drm, drm::DRIVERS, &setup, |setup| Box::new(drm::Drm::new(setup))),
         ];
@@ -76,6 +74,16 @@ impl Gpus {
 }
 
 impl Way {
+    /// Who names the library has it.
+    #[cfg(feature = "nvml")]
+    fn nvidia(setup: &Arc<Setup>) -> Way {
+        let (sys, library) = (setup.sys.clone(), setup.nvml.clone());
+        let is_named = library.components().count() > 1;
+        let is_present = move || is_loaded(&sys, "nvidia") || (is_named && library.exists());
+        let setup = setup.clone();
+        Way::with(Source::Nvidia, is_present, move || Box::new(super::nvidia::Nvidia::new(&setup.nvml)))
+    }
+
     fn new(
         source: Source,
         modules: &'static [&'static str],

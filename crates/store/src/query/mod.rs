@@ -6,6 +6,7 @@ mod nodes;
 mod processes;
 mod programs;
 mod resources;
+mod series;
 mod uses;
 
 use duckdb::types::Value as Sql;
@@ -96,9 +97,9 @@ impl Reader {
         self.ask(|snapshot| snapshot.nodes(host, now_ns))
     }
 
-    /// The series of a metric of a job, node by node.
-    pub fn series(&self, filter: &Filter, metric: &'static Metric) -> Result<Rows, StoreError> {
-        self.ask(|snapshot| snapshot.series(filter, metric))
+    /// The series of a metric of a job, node by node and GPU by GPU.
+    pub fn series(&self, filter: &Filter, metric: &'static Metric, now_ns: i64) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.series(filter, metric, now_ns))
     }
 
     /// Programs, those that ran most first.

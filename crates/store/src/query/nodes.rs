@@ -41,11 +41,31 @@ impl Snapshot<'_> {
             Ok(())
         })?;
         let jobs = self.jobs_on_nodes(now_ns)?;
+        let mut hardware = self.hardware()?;
         let none = Vec::new();
-        Ok(nodes
-            .iter()
-            .map(|(host, readings)| node(host, readings, jobs.get(host).unwrap_or(&none)))
-            .collect())
+        let rows = nodes.iter().map(|(host, readings)| {
+            let mut row = node(host, readings, jobs.get(host).unwrap_or(&none));
+            row.insert("hardware".into(), hardware.remove(host).unwrap_or(Value::Null));
+            row
+        });
+        Ok(rows.collect())
+    }
+
+    /// What each host last said it is made of.
+    fn hardware(&self) -> Result<BTreeMap<String, Value>, StoreError> {
+        let sql = "SELECT host, model, sockets, cores, threads, memory, numa, peak_flops, peak_rule, cards \
+                   FROM node_hardware QUALIFY row_number() OVER (PARTITION BY host ORDER BY time_ns DESC) = 1";
+        let rows = self.rows(sql, &[], |row| {
+            let text = |at| row.get::<_, Option<String>>(at);
+            let number = |at| row.get::<_, Option<u64>>(at);
+            let made = json!({
+                "model": text(1)?, "sockets": number(2)?, "cores": number(3)?, "threads": number(4)?,
+                "memory": number(5)?, "numa": number(6)?, "peak_flops": number(7)?, "peak_rule": text(8)?,
+                "cards": text(9)?,
+            });
+            Ok((row.get(0)?, made))
+        })?;
+        Ok(rows.into_iter().collect())
     }
 
     /// The batch jobs in the last reading of each host that had any.

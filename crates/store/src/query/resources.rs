@@ -1,13 +1,15 @@
 //! What a job reserved and what it used, from its readings.
 
-use digest::series::{At, Part, Span};
+use std::collections::{BTreeMap, BTreeSet};
+
+use digest::series::{At, Part, Span, within};
 use digest::{Characteristic, coverage, profile};
 use duckdb::Row;
 use duckdb::types::Value as Sql;
 use record::metric::{self, Kind, Metric, Of, Unit};
 use serde_json::{Map, Value, json};
 
-use super::{Conditions, Filter, Rows, Snapshot, object, time};
+use super::{Conditions, Filter, Snapshot, time};
 use crate::StoreError;
 
 /// A job is shown in so many columns over its time.
@@ -18,26 +20,88 @@ const LEAD: &str = "host, node, time_ns, start_ns, end_ns, every_ns, reserved_cp
                     is_shared, \"user\", cluster";
 const LEAD_COLUMNS: usize = 12;
 
+/// Readings of a node that are this much earlier or later than a job may reach into its time.
+const AROUND_NS: i64 = 600_000_000_000;
+/// Nodes are usually read this often.
+const USUAL_NS: i64 = 60_000_000_000;
+
 /// A job on one node.
-struct OnNode {
-    host: String,
-    node: Option<String>,
+pub(super) struct OnNode {
+    pub host: String,
+    pub node: Option<String>,
     cluster: Option<String>,
     user: Option<String>,
-    part: Part,
+    pub part: Part,
     cpus: Option<u32>,
     memory: Option<i64>,
     gpus: Option<u32>,
     is_shared: bool,
     /// Of each metric, the value of each reading.
-    values: Vec<Vec<Option<i64>>>,
+    pub values: Vec<Vec<Option<i64>>>,
+}
+
+/// Hosts, with all that was read of them while a job was there.
+pub(super) type Hosts = BTreeMap<String, OnHost>;
+
+/// A host's own readings.
+pub(super) struct OnHost {
+    times: Vec<i64>,
+    /// Of each metric of nodes, the value of each reading.
+    pub values: Vec<Vec<Option<i64>>>,
+}
+
+impl OnHost {
+    fn new(metrics: usize) -> OnHost {
+        OnHost { times: Vec::new(), values: vec![Vec::new(); metrics] }
+    }
+
+    /// When it was read. How often that was meant to be is not recorded: it is as often as it ever was.
+    pub fn readings(&self) -> Vec<At> {
+        readings(&self.times)
+    }
+}
+
+pub(super) fn readings(times: &[i64]) -> Vec<At> {
+    let gaps = times.iter().zip(times.iter().skip(1)).map(|(from, to)| to.saturating_sub(*from));
+    let every = gaps.filter(|gap| *gap > 0).min().unwrap_or(USUAL_NS);
+    times.iter().map(|time| At { time: *time, every }).collect()
 }
 
 impl Snapshot<'_> {
     /// What a job reserved and used; null if it was never measured.
     pub(super) fn resources(&self, filter: &Filter, now_ns: i64) -> Result<Value, StoreError> {
         let nodes = self.on_nodes(filter, &metric::of(Of::Job).collect::<Vec<_>>())?;
-        Ok(if nodes.is_empty() { Value::Null } else { summary(&nodes, now_ns) })
+        if nodes.is_empty() {
+            return Ok(Value::Null);
+        }
+        let hosts = self.hosts(&nodes, now_ns)?;
+        Ok(summary(&nodes, &hosts, now_ns))
+    }
+
+    /// The readings of a job's hosts from a while before it began to a while after it ended.
+    pub(super) fn hosts(&self, nodes: &[OnNode], now_ns: i64) -> Result<Hosts, StoreError> {
+        let (start, until) = interval(nodes, now_ns);
+        let names: BTreeSet<&str> = nodes.iter().map(|on| on.host.as_str()).collect();
+        let metrics: Vec<&str> = metric::of(Of::Node).map(|metric| metric.name).collect();
+        let places = vec!["?"; names.len()].join(", ");
+        let sql = format!(
+            "SELECT host, time_ns, {} FROM node_sample WHERE time_ns BETWEEN ? AND ? AND host IN ({places}) \
+             ORDER BY host, time_ns",
+            metrics.join(", ")
+        );
+        let times = [start.saturating_sub(AROUND_NS), until.saturating_add(AROUND_NS)];
+        let values = times.map(Sql::BigInt).into_iter();
+        let values: Vec<Sql> = values.chain(names.iter().map(|name| Sql::Text((*name).to_owned()))).collect();
+        let mut hosts = Hosts::new();
+        self.rows(&sql, &values, |row| {
+            let host = hosts.entry(row.get(0)?).or_insert_with(|| OnHost::new(metrics.len()));
+            host.times.push(row.get(1)?);
+            for (at, values) in host.values.iter_mut().enumerate() {
+                values.push(row.get(at + 2)?);
+            }
+            Ok(())
+        })?;
+        Ok(hosts)
     }
 
     /// The row of a job that has ended.
@@ -62,27 +126,11 @@ impl Snapshot<'_> {
         Ok(rows.into_iter().next())
     }
 
-    /// The readings of one metric: value of a gauge, or rate of a counter since the reading before.
-    pub(super) fn series(&self, filter: &Filter, metric: &'static Metric) -> Result<Rows, StoreError> {
-        let nodes = self.on_nodes(filter, &[metric])?;
-        let row = |on: &OnNode, span: &Span| {
-            object([
-                ("host", json!(on.host)),
-                ("node", json!(on.node)),
-                ("from", time(Some(span.from))),
-                ("to", time(Some(span.from.saturating_add(span.length)))),
-                ("value", json!(span.value)),
-                ("unit", json!(unit(metric))),
-            ])
-        };
-        let spans = |on: &OnNode| on.part.spans(metric, &on.values[0]);
-        Ok(nodes
-            .iter()
-            .flat_map(|on| spans(on).into_iter().map(|span| row(on, &span)).collect::<Vec<_>>())
-            .collect())
-    }
-
-    fn on_nodes(&self, filter: &Filter, metrics: &[&'static Metric]) -> Result<Vec<OnNode>, StoreError> {
+    pub(super) fn on_nodes(
+        &self,
+        filter: &Filter,
+        metrics: &[&'static Metric],
+    ) -> Result<Vec<OnNode>, StoreError> {
         let Some(job) = &filter.job else { return Ok(Vec::new()) };
         let (column, first, last) = self.find_job("job_sample", job)?;
         let mut conditions = Conditions::default();
@@ -94,12 +142,9 @@ impl Snapshot<'_> {
         if let Some(host) = &filter.host {
             conditions.add("(host = ? OR node = ?)", [Sql::Text(host.clone()), Sql::Text(host.clone())]);
         }
-        let names: Vec<&str> = metrics.iter().map(|metric| metric.name).collect();
-        let sql = format!(
-            "SELECT {LEAD}, {} FROM job_sample {} ORDER BY node, host, time_ns",
-            names.join(", "),
-            conditions.sql()
-        );
+        let names: String = metrics.iter().map(|metric| format!(", {}", metric.name)).collect();
+        let sql =
+            format!("SELECT {LEAD}{names} FROM job_sample {} ORDER BY node, host, time_ns", conditions.sql());
         let mut nodes: Vec<OnNode> = Vec::new();
         self.rows(&sql, &conditions.values, |row| take(row, metrics.len(), &mut nodes))?;
         Ok(nodes)
@@ -143,11 +188,21 @@ fn take(row: &Row, metrics: usize, nodes: &mut Vec<OnNode>) -> duckdb::Result<()
     Ok(())
 }
 
-fn summary(nodes: &[OnNode], now_ns: i64) -> Value {
-    let start = nodes.iter().map(|on| on.part.start).min().unwrap_or(0);
+/// When a job ended on its last node; nothing while it runs on any.
+fn end(nodes: &[OnNode]) -> Option<i64> {
     let is_over = nodes.iter().all(|on| on.part.end.is_some());
-    let end = nodes.iter().filter_map(|on| on.part.end).max().filter(|_| is_over);
-    let until = end.unwrap_or(now_ns).max(start);
+    nodes.iter().filter_map(|on| on.part.end).max().filter(|_| is_over)
+}
+
+/// From its start to its end, or to now.
+pub(super) fn interval(nodes: &[OnNode], now_ns: i64) -> (i64, i64) {
+    let start = nodes.iter().map(|on| on.part.start).min().unwrap_or(0);
+    (start, end(nodes).unwrap_or(now_ns).max(start))
+}
+
+fn summary(nodes: &[OnNode], hosts: &Hosts, now_ns: i64) -> Value {
+    let end = end(nodes);
+    let (start, until) = interval(nodes, now_ns);
     let parts: Vec<Part> = nodes.iter().map(|on| on.part.clone()).collect();
     json!({
         "start": time(Some(start)),
@@ -163,8 +218,8 @@ fn summary(nodes: &[OnNode], now_ns: i64) -> Value {
             "memory": sum(nodes.iter().map(|on| on.memory)),
             "gpus": sum(nodes.iter().map(|on| on.gpus.map(i64::from))),
         },
-        "metrics": metrics(nodes, start, until),
-        "nodes": nodes.iter().map(|on| on_node(on, until)).collect::<Vec<_>>(),
+        "metrics": metrics(nodes, hosts, start, until),
+        "nodes": nodes.iter().map(|on| on_node(on, hosts, until)).collect::<Vec<_>>(),
     })
 }
 
@@ -173,7 +228,7 @@ fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     values.reduce(|sum, value| sum?.checked_add(value?)).flatten()
 }
 
-fn metrics(nodes: &[OnNode], start: i64, until: i64) -> Map<String, Value> {
+fn metrics(nodes: &[OnNode], hosts: &Hosts, start: i64, until: i64) -> Map<String, Value> {
     let known = metric::of(Of::Job).enumerate().filter_map(|(at, metric)| {
         let spans: Vec<Vec<Span>> = nodes.iter().map(|on| on.part.spans(metric, &on.values[at])).collect();
         let mut value = json!(Characteristic::of(&spans)?);
@@ -184,16 +239,46 @@ fn metrics(nodes: &[OnNode], start: i64, until: i64) -> Map<String, Value> {
         value["profile"] = json!(profile(&spans, start, until, COLUMNS));
         Some((metric.name.to_owned(), value))
     });
+    known.chain(of_hosts(nodes, hosts, start, until)).collect()
+}
+
+/// Metrics of the whole hosts while the job was there, whoever else was.
+fn of_hosts(nodes: &[OnNode], hosts: &Hosts, start: i64, until: i64) -> Vec<(String, Value)> {
+    let names: BTreeSet<&str> = nodes.iter().map(|on| on.host.as_str()).collect();
+    let own: Vec<(&OnHost, Vec<At>)> =
+        names.iter().filter_map(|name| hosts.get(*name)).map(|host| (host, host.readings())).collect();
+    let is_shared = nodes.iter().any(|on| on.is_shared);
+    let known = metric::of(Of::Node).enumerate().filter_map(|(at, metric)| {
+        let spans: Vec<Vec<Span>> = own
+            .iter()
+            .map(|(host, readings)| within(metric, readings, &host.values[at], start, until))
+            .collect();
+        let mut value = json!(Characteristic::of(&spans)?);
+        value["unit"] = json!(unit(metric));
+        value["is_node_wide"] = json!(true);
+        value["is_shared"] = json!(is_shared);
+        match metric.kind {
+            Kind::Counter => value["total"] = json!(grown(metric, &spans)),
+            Kind::Gauge => value["last"] = json!(sum(own.iter().map(|(host, _)| last(&host.values[at])))),
+        }
+        Some((metric.name.to_owned(), value))
+    });
     known.collect()
+}
+
+/// What was added to a counter within the spans, as far as it is known.
+fn grown(metric: &Metric, spans: &[Vec<Span>]) -> i64 {
+    let scale = if metric.unit == Unit::Nanoseconds { 1.0 } else { 1e9 };
+    spans.iter().flatten().map(|span| span.value * span.length as f64 / scale).sum::<f64>().round() as i64
 }
 
 fn last(values: &[Option<i64>]) -> Option<i64> {
     values.iter().rev().find_map(|value| *value)
 }
 
-fn on_node(on: &OnNode, until: i64) -> Value {
+fn on_node(on: &OnNode, hosts: &Hosts, until: i64) -> Value {
     let own = std::slice::from_ref(on);
-    let mut metrics = metrics(own, on.part.start, on.part.end.unwrap_or(until));
+    let mut metrics = metrics(own, hosts, on.part.start, on.part.end.unwrap_or(until));
     for value in metrics.values_mut() {
         if let Some(value) = value.as_object_mut() {
             value.remove("profile");
@@ -215,7 +300,7 @@ fn on_node(on: &OnNode, until: i64) -> Value {
 }
 
 /// What a value of the series is: a counter's is a rate.
-fn unit(metric: &Metric) -> &'static str {
+pub(super) fn unit(metric: &Metric) -> &'static str {
     match (metric.kind, metric.unit) {
         (Kind::Counter, Unit::Nanoseconds) => "cores",
         (Kind::Counter, Unit::Bytes) => "bytes/s",
@@ -228,5 +313,6 @@ fn unit(metric: &Metric) -> &'static str {
         (Kind::Gauge, Unit::MilliWatt) => "milliwatts",
         (Kind::Gauge, Unit::MicroJoule) => "microjoules",
         (Kind::Gauge, Unit::Count) => "count",
+        (Kind::Gauge, Unit::MegaHertz) => "megahertz",
     }
 }

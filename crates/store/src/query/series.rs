@@ -1,0 +1,118 @@
+//! One metric of a job over time: of the job itself, of its nodes, or of its GPUs.
+
+use std::collections::BTreeMap;
+
+use digest::series::{Span, within};
+use duckdb::types::Value as Sql;
+use record::metric::{self, Metric, Of};
+use serde_json::{Map, Value, json};
+
+use super::resources::{interval, readings, unit};
+use super::{Conditions, Filter, Rows, Snapshot, object, time};
+use crate::StoreError;
+
+/// The times and values of one card. Its key is host, node and name.
+type OfCards = BTreeMap<(String, Option<String>, String), (Vec<i64>, Vec<Option<i64>>)>;
+
+/// Whose a value is.
+struct Whose<'a> {
+    host: &'a str,
+    node: Option<&'a str>,
+    card: Option<&'a str>,
+}
+
+impl Snapshot<'_> {
+    /// The readings of a metric: value of a gauge, or rate of a counter since the reading before.
+    pub(super) fn series(
+        &self,
+        filter: &Filter,
+        metric: &'static Metric,
+        now_ns: i64,
+    ) -> Result<Rows, StoreError> {
+        match metric.of {
+            Of::Job => self.series_of_job(filter, metric),
+            Of::Node => self.series_of_nodes(filter, metric, now_ns),
+            Of::Card => self.series_of_cards(filter, metric),
+        }
+    }
+
+    fn series_of_job(&self, filter: &Filter, metric: &'static Metric) -> Result<Rows, StoreError> {
+        let nodes = self.on_nodes(filter, &[metric])?;
+        let rows = nodes.iter().flat_map(|on| {
+            let whose = Whose { host: &on.host, node: on.node.as_deref(), card: None };
+            on.part
+                .spans(metric, &on.values[0])
+                .iter()
+                .map(|span| row(&whose, span, metric))
+                .collect::<Vec<_>>()
+        });
+        Ok(rows.collect())
+    }
+
+    fn series_of_nodes(
+        &self,
+        filter: &Filter,
+        metric: &'static Metric,
+        now_ns: i64,
+    ) -> Result<Rows, StoreError> {
+        let nodes = self.on_nodes(filter, &[])?;
+        if nodes.is_empty() {
+            return Ok(Rows::new());
+        }
+        let (start, until) = interval(&nodes, now_ns);
+        let Some(at) = metric::of(Of::Node).position(|known| known.id == metric.id) else {
+            return Ok(Rows::new());
+        };
+        let hosts = self.hosts(&nodes, now_ns)?;
+        let rows = hosts.iter().flat_map(|(host, of)| {
+            let whose = Whose { host, node: None, card: None };
+            let spans = within(metric, &of.readings(), &of.values[at], start, until);
+            spans.iter().map(|span| row(&whose, span, metric)).collect::<Vec<_>>()
+        });
+        Ok(rows.collect())
+    }
+
+    fn series_of_cards(&self, filter: &Filter, metric: &'static Metric) -> Result<Rows, StoreError> {
+        let Some(job) = &filter.job else { return Ok(Rows::new()) };
+        let (column, first, last) = self.find_job("card_sample", job)?;
+        let mut conditions = Conditions::default();
+        let values = [Sql::BigInt(first), Sql::BigInt(last), Sql::Text(job.clone())];
+        conditions.add(&format!("rowid BETWEEN ? AND ? AND {column} = ?"), values);
+        if let Some(cluster) = &filter.cluster {
+            conditions.add("cluster = ?", [Sql::Text(cluster.clone())]);
+        }
+        if let Some(host) = &filter.host {
+            conditions.add("(host = ? OR node = ?)", [Sql::Text(host.clone()), Sql::Text(host.clone())]);
+        }
+        let sql = format!(
+            "SELECT host, node, card, time_ns, {} FROM card_sample {} ORDER BY time_ns",
+            metric.name,
+            conditions.sql()
+        );
+        let mut cards = OfCards::new();
+        self.rows(&sql, &conditions.values, |row| {
+            let (times, values) = cards.entry((row.get(0)?, row.get(1)?, row.get(2)?)).or_default();
+            times.push(row.get(3)?);
+            values.push(row.get(4)?);
+            Ok(())
+        })?;
+        let rows = cards.iter().flat_map(|((host, node, card), (times, values))| {
+            let whose = Whose { host, node: node.as_deref(), card: Some(card) };
+            let spans = within(metric, &readings(times), values, i64::MIN, i64::MAX);
+            spans.iter().map(|span| row(&whose, span, metric)).collect::<Vec<_>>()
+        });
+        Ok(rows.collect())
+    }
+}
+
+fn row(whose: &Whose, span: &Span, metric: &Metric) -> Map<String, Value> {
+    object([
+        ("host", json!(whose.host)),
+        ("node", json!(whose.node)),
+        ("card", json!(whose.card)),
+        ("from", time(Some(span.from))),
+        ("to", time(Some(span.from.saturating_add(span.length)))),
+        ("value", json!(span.value)),
+        ("unit", json!(unit(metric))),
+    ])
+}
