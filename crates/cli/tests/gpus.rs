@@ -139,6 +139,6 @@ fn the_doctor_says_what_gpus_there_are_and_what_is_wrong_with_them() {
     assert!(found["finding"].as_str().unwrap().starts_with("2 GPUs: NVIDIA H100"), "{found:#}");
     played.play("cards 2\nbroken\n");
     let found = played.doctor(&library);
-    assert_eq!(found["status"], "warn", "{found:#}");
+    assert_eq!(found["state"], "warn", "{found:#}");
     played.play("");
 }

@@ -186,7 +186,7 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         crate::schema::migrate(&connection).unwrap();
         let sql = "SELECT column_name FROM information_schema.columns WHERE table_name = ? AND data_type = 'BIGINT' \
-                   AND column_name NOT LIKE '%_ns' AND column_name <> 'reserved_memory' ORDER BY ordinal_position";
+                   AND NOT ends_with(column_name, '_ns') AND column_name <> 'reserved_memory' ORDER BY ordinal_position";
         let mut query = connection.prepare(sql).unwrap();
         query.query_map([table], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }

@@ -7,7 +7,7 @@ use common::{HOST, SECOND, batch, stream};
 use record::batch::Batch;
 use record::entry::Entry;
 use record::metric::{self, id};
-use record::reading::{CommandReading, JobReading, Reading, Reserved, Values};
+use record::reading::{CardReading, CommandReading, Hardware, JobReading, Reading, Reserved, Values};
 use serde_json::{Value, json};
 use store::{Filter, Forget, Limits, Reader, Store, Writer, prepare};
 
@@ -20,6 +20,8 @@ fn reading(node: &str, second: u64, cpu: u64, memory: u64, end: Option<u64>) -> 
     values.put(id::MEMORY, Some(memory));
     let mut own = Values::default();
     own.put(id::PROCESSES, Some(1));
+    let mut of_card = Values::default();
+    of_card.put(id::CARD_UTILISATION, Some(second));
     let job = JobReading {
         cluster: Some("tiny".into()),
         job: Some("17".into()),
@@ -32,17 +34,21 @@ fn reading(node: &str, second: u64, cpu: u64, memory: u64, end: Option<u64>) -> 
         values,
         commands: vec![CommandReading { command: b"solver".as_slice().into(), values: own }],
         reserved: Some(Reserved { cpus: Some(4), memory: Some(1000), gpus: None }),
+        cards: vec![CardReading { card: format!("GPU-{node}"), values: of_card, ..CardReading::default() }],
         ..JobReading::default()
     };
     let mut of_node = Values::default();
     of_node.put(id::NODE_LOAD, Some(150));
-    let time = START + second * SECOND;
+    // It has run for long: only what is added while the job is there is the job's.
+    of_node.put(id::NODE_IB_SENT, Some(1_000_000 + 50 * second));
+    let hardware = Hardware { cores: Some(64), cards: vec!["H100".into(); 2], ..Hardware::default() };
     Entry::Reading(Box::new(Reading {
-        time,
+        time: START + second * SECOND,
         host: HOST.into(),
         node: of_node,
         jobs: vec![job],
-        ..Reading::default()
+        cards: Vec::new(),
+        hardware: Some(Box::new(hardware)),
     }))
 }
 
@@ -105,6 +111,46 @@ fn a_job_is_what_its_readings_say() {
     );
     let nodes = reader.nodes(None, (START + 40 * SECOND) as i64).unwrap();
     assert_eq!((nodes.len(), &nodes[0]["load"]), (1, &json!(1.5)));
+    let made = &nodes[0]["hardware"];
+    assert_eq!(
+        (&made["cores"], &made["cards"], &made["sockets"]),
+        (&json!(64), &json!("H100; H100"), &Value::Null)
+    );
+}
+
+#[test]
+fn a_job_has_its_nodes_and_cards_while_it_was_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, mut writer, reader) = open(&dir);
+    // The node is read when the job begins, too.
+    let mut early = reading("n1", 0, 0, 0, None);
+    let Entry::Reading(own) = &mut early else { unreachable!() };
+    own.jobs.clear();
+    put(&mut writer, 1, &[early]);
+    put(&mut writer, 2, &entries());
+    let found = reader.resources(&job(), 0).unwrap();
+    let sent = &found["metrics"]["node_ib_sent"];
+    assert_eq!(
+        (&sent["avg"], &sent["total"], &sent["is_node_wide"]),
+        (&json!(50.0), &json!(1500), &json!(true))
+    );
+    assert_eq!(found["metrics"]["node_energy"], Value::Null);
+    let series = |name: &str| -> Vec<(String, f64)> {
+        let rows = reader.series(&job(), metric::by_name(name).unwrap(), 0).unwrap();
+        let key = |row: &serde_json::Map<String, Value>| row["card"].as_str().unwrap_or("").to_owned();
+        rows.iter().map(|row| (key(row), row["value"].as_f64().unwrap())).collect()
+    };
+    let cards = series("card_utilisation");
+    let of = |card: &str| {
+        cards.iter().filter(|(name, _)| name == card).map(|(_, value)| *value).collect::<Vec<_>>()
+    };
+    assert_eq!((of("GPU-n1"), of("GPU-n2")), (vec![10.0, 20.0, 31.0], vec![10.0, 20.0, 31.0]));
+    assert!(series("node_load").iter().all(|(_, load)| *load == 150.0) && series("card_power").is_empty());
+    writer.summarise(10, 1).unwrap();
+    let row = reader.job_row("17").unwrap().unwrap();
+    assert_eq!((&row["node_ib_sent_avg"], &row["node_load_last"]), (&json!(50.0), &json!(150.0)));
+    writer.forget(&Forget::User("alice".into())).unwrap();
+    assert!(reader.series(&job(), metric::by_name("card_utilisation").unwrap(), 0).unwrap().is_empty());
 }
 
 /// The row of job 17: readings, average and total of CPU.

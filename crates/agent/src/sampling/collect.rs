@@ -87,7 +87,8 @@ impl Collector {
 
     /// Reads the GPUs, and gives those that are due what is theirs; what is nobody's is left over.
     pub fn read_cards(&mut self, census: &Census, accounts: &mut BTreeMap<usize, Own>) -> Vec<CardReading> {
-        let pids: Vec<u32> = accounts.values().flat_map(|own| own.pids.iter().copied()).collect();
+        // Also those that are not due: whoever else is on a card makes it a shared one.
+        let pids: Vec<u32> = census.live.keys().copied().collect();
         self.cards.read(&pids, monotonic_ns());
         let mut taken = BTreeSet::new();
         for (at, own) in accounts {
