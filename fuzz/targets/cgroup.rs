@@ -4,6 +4,6 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &[u8]| {
-    let _ = agent::job::from_cgroup(text);
+    let _ = agent::job::group(text);
     let _ = agent::job::from_stepd_title(text);
 });

@@ -11,6 +11,7 @@ use record::rules::{RuleError, RuleSet, Section, defaults};
 use sample::gpu::Setup;
 use serde::Deserialize;
 
+use crate::clock::Clock;
 use crate::files::HashLimits;
 use crate::fold::FoldRules;
 use crate::limits::parse_cpus;
@@ -18,6 +19,7 @@ use crate::receive::{Names, Rate};
 use crate::sampling::{Cadence, Collector, Counting};
 use crate::ship::{ShipOptions, Target};
 use crate::spool::SpoolLimits;
+use crate::waits::Waits;
 
 /// Where the file is unless a flag says otherwise.
 pub const DEFAULT_PATH: &str = "/etc/jobglass/agent.toml";
@@ -375,12 +377,12 @@ impl Config {
     }
 
     /// The readers of this node.
-    pub fn collector(&self) -> Collector {
+    pub fn collector(&self, clock: Clock, waits: Waits) -> Collector {
         let mut setup = Setup::default();
         if !self.sampling.nvml.as_os_str().is_empty() {
             setup.nvml = self.sampling.nvml.clone();
         }
-        Collector::new(self.sampling.counters, setup)
+        Collector::new(clock, waits, self.sampling.counters, setup)
     }
 
     pub fn fold_rules(&self) -> FoldRules {

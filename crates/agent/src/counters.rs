@@ -94,6 +94,12 @@ counters! {
     late_unwatched,
     /// Times this agent was switched off.
     switched_off,
+    /// Times that a job's name was disputed: two processes of one control group named different jobs.
+    job_names_disputed,
+    /// Times the clock was set.
+    clock_set,
+    /// Times the machine was suspended.
+    suspensions,
 }
 
 /// A number that only grows.

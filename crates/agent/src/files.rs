@@ -4,6 +4,7 @@
 //! that does not answer: the agent's main thread must not wait for it. Reading is bounded in rate and size.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::fs::{self, File as OsFile};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -24,6 +25,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::container;
 use crate::counters::Counters;
+use crate::waits::Waits;
 
 /// How many files and lists may wait.
 const QUEUE: usize = 4096;
@@ -164,6 +166,7 @@ pub struct Files {
     /// never answers.
     inside: SyncSender<Request>,
     counters: Arc<Counters>,
+    waits: Waits,
 }
 
 impl Files {
@@ -176,17 +179,23 @@ impl Files {
     ) -> io::Result<Files> {
         let (requests, queue) = sync_channel(QUEUE);
         let (inside, inside_queue) = sync_channel(QUEUE);
-        let files = Files { known: Arc::default(), requests, inside, counters };
+        let waits = Waits::default();
+        let files = Files { known: Arc::default(), requests, inside, counters, waits };
         let announce = Arc::new(announce);
         for (name, queue) in [("files", queue), ("containers", inside_queue)] {
             let (files, proc, announce) = (files.clone(), proc.clone(), announce.clone());
-            let worker = Worker { files, proc, limits, announce };
+            let worker = Worker { name, files, proc, limits, announce };
             thread::Builder::new()
                 .name(name.into())
                 .stack_size(512 * 1024)
                 .spawn(move || worker.run(&queue))?;
         }
         Ok(files)
+    }
+
+    /// What the threads wait for; others may put theirs with it.
+    pub fn waits(&self) -> &Waits {
+        &self.waits
     }
 
     /// What is known of a file.
@@ -303,6 +312,7 @@ impl Files {
 }
 
 struct Worker {
+    name: &'static str,
     files: Files,
     proc: Proc,
     limits: HashLimits,
@@ -323,7 +333,7 @@ impl Worker {
             match request {
                 Ok(Request::Resolve { key, objects, inside }) => self.resolve(key, &objects, inside),
                 Ok(Request::Enter { namespace, pid }) => self.enter(namespace, pid),
-                Ok(Request::Close(fd)) => drop(fd),
+                Ok(Request::Close(fd)) => self.asking("the end of what a program sent", || drop(fd)),
                 Ok(hash @ Request::Hash { .. }) => hashes.push(hash),
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
@@ -335,8 +345,14 @@ impl Worker {
         }
     }
 
+    /// Does what a file system may leave without an answer.
+    fn asking<T>(&self, what: impl Display, ask: impl FnOnce() -> T) -> T {
+        self.files.waits.during(self.name, what, ask)
+    }
+
     fn enter(&self, namespace: Vec<u8>, pid: u32) {
-        let container = container::from_root(&self.proc, pid, Path::new("/"));
+        let look = || container::from_root(&self.proc, pid, Path::new("/"));
+        let container = self.asking(format_args!("the root of process {pid}"), look);
         let mut known = self.files.lock();
         if known.containers.len() >= LISTS_MAX {
             known.containers.clear();
@@ -366,10 +382,14 @@ impl Worker {
             Some(pid) => Place::Inside(pid, path.clone()),
             None => Place::Host(PathBuf::from(std::ffi::OsStr::from_bytes(path))),
         };
-        let file = place.open(&self.proc).ok()?;
-        let meta = file.metadata().ok().filter(fs::Metadata::is_file)?;
+        let open = || {
+            let file = place.open(&self.proc).ok()?;
+            let meta = file.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some((file, meta))
+        };
+        let (file, meta) = self.asking(path, open)?;
         let id = self.files.note(path, vec![place], &FileStat::from(&meta));
-        self.identify(id, file);
+        self.asking(path, || self.identify(id, file));
         Some(id)
     }
 
@@ -391,7 +411,7 @@ impl Worker {
 
     fn hash(&self, places: &[Place], path: Bytes, stat: &FileStat) {
         let id = file_id(stat);
-        let outcome = self.read(places, stat);
+        let outcome = self.read(places, &path, stat);
         let counters = &self.files.counters;
         if outcome.is_ok() { &counters.files_hashed } else { &counters.files_unhashed }.one();
         let file = {
@@ -414,17 +434,23 @@ impl Worker {
     }
 
     /// Hashes the whole file and reads its ELF headers, unless it is not what it was.
-    fn read(&self, places: &[Place], stat: &FileStat) -> Result<(u128, Option<elf::image::Image>), String> {
+    fn read(
+        &self,
+        places: &[Place],
+        path: &Bytes,
+        stat: &FileStat,
+    ) -> Result<(u128, Option<elf::image::Image>), String> {
         if stat.size > self.limits.max_bytes {
             return Err(format!("larger than {} bytes", self.limits.max_bytes));
         }
-        let mut file = self.open_first(places, stat).map_err(|error| error.to_string())?;
+        let open = || self.open_first(places, stat);
+        let mut file = self.asking(path, open).map_err(|error| error.to_string())?;
         let mut hasher = Xxh3::new();
         let mut head = Vec::new();
         let mut buf = vec![0; READ_BYTES];
         let (started, mut total) = (Instant::now(), 0u64);
         loop {
-            let n = file.read(&mut buf).map_err(|error| error.to_string())?;
+            let n = self.asking(path, || file.read(&mut buf)).map_err(|error| error.to_string())?;
             if n == 0 {
                 return Ok((hasher.digest128(), elf::image::read(&head[..])));
             }

@@ -16,40 +16,76 @@ pub struct Job {
     pub from: JobFrom,
 }
 
-/// Finds the job in the lines of `/proc/PID/cgroup`.
+/// A job's control group: the proof of being in a job. Its name is the job's id, or one that the job's step daemon knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    pub name: Name,
+    pub step: Option<String>,
+    pub node: Option<String>,
+}
+
+/// What a job's control group is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Name {
+    /// `job_5`.
+    Id(String),
+    /// `sEKNKTV3WPV500`: Slurm's own number of a job, from 26.05 on, unless `CgroupJobIdPaths=yes`.
+    Sluid(String),
+}
+
+impl Group {
+    /// The job with this id.
+    pub fn job(self, id: String, from: JobFrom) -> Job {
+        Job { id, step: self.step, node: self.node, from }
+    }
+}
+
+/// Finds the job's group in the lines of `/proc/PID/cgroup`.
 ///
 /// Known layouts: `/slurm/uid_1/job_2/step_0/task_0` and, with several slurmd on a host,
 /// `/slurm_NODE/uid_1/…` (v1); `/system.slice/slurmstepd.scope/job_2/step_0/user/task_0` and
-/// `/system.slice/NODE_slurmstepd.scope/…` (v2). The first components are required: below a user's own slice
-/// anyone may create a group named `job_2`.
-pub fn from_cgroup(lines: &[u8]) -> Option<Job> {
-    let jobs = lines.split(|b| *b == b'\n').filter_map(|line| {
+/// `/system.slice/NODE_slurmstepd.scope/…` (v2), in another slice with `CgroupSlice`. The first components are required: below
+/// a user's own slice anyone may create a group named `job_2`.
+pub fn group(lines: &[u8]) -> Option<Group> {
+    let groups = lines.split(|b| *b == b'\n').filter_map(|line| {
         let path = line.splitn(3, |b| *b == b':').nth(2)?;
-        from_path(std::str::from_utf8(path).ok()?)
+        group_in(std::str::from_utf8(path).ok()?)
     });
     // In v1 the controllers differ in depth; the one that names the step says more.
-    jobs.max_by_key(|job| job.step.is_some())
+    groups.max_by_key(|group| group.step.is_some())
 }
 
-fn from_path(path: &str) -> Option<Job> {
-    let mut parts = path.strip_prefix('/')?.split('/');
-    let node = match parts.next()? {
-        "slurm" => None,
-        "system.slice" => {
+fn group_in(path: &str) -> Option<Group> {
+    let mut parts = path.strip_prefix('/')?.split('/').peekable();
+    let first = parts.next()?;
+    let (node, is_v2) = match first {
+        "slurm" => (None, false),
+        "user.slice" => return None,
+        // Slices belong to root down to the first scope or service.
+        _ if first.ends_with(".slice") => {
+            while parts.next_if(|part| part.ends_with(".slice")).is_some() {}
             let scope = parts.next()?.strip_suffix("slurmstepd.scope")?;
-            scope.strip_suffix('_').map(str::to_owned)
+            (scope.strip_suffix('_').map(str::to_owned), true)
         }
-        first => Some(first.strip_prefix("slurm_")?.to_owned()),
+        _ => (Some(first.strip_prefix("slurm_")?.to_owned()), false),
     };
-    let mut job = None;
+    let sluid = parts.next_if(|part| is_v2 && is_sluid(part.as_bytes()));
+    let mut name = sluid.map(|sluid| Name::Sluid(sluid.to_owned()));
+    let mut step = None;
     for part in parts {
-        if let Some(id) = part.strip_prefix("job_") {
-            job = Some(Job { id: id.to_owned(), step: None, node: node.clone(), from: JobFrom::Cgroup });
-        } else if let (Some(job), Some(step)) = (job.as_mut(), part.strip_prefix("step_")) {
-            job.step = Some(step.to_owned());
+        if let Some(id) = part.strip_prefix("job_").filter(|_| name.is_none()) {
+            name = Some(Name::Id(id.to_owned()));
+        } else if let Some(of) = part.strip_prefix("step_").filter(|_| name.is_some() && step.is_none()) {
+            step = Some(of.to_owned());
         }
     }
-    job.filter(|job| !job.id.is_empty())
+    name.filter(|name| *name != Name::Id(String::new())).map(|name| Group { name, step, node })
+}
+
+/// Whether this is a SLUID: `s` and 13 characters of Crockford's base 32.
+pub fn is_sluid(name: &[u8]) -> bool {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'A'..=b'Z') && !b"ILOU".contains(byte);
+    name.len() == 14 && name.strip_prefix(b"s").is_some_and(|digits| digits.iter().all(is_digit))
 }
 
 /// Reads the title of a step daemon, `slurmstepd: [12.batch]`. The caller makes sure that it is root's.
@@ -138,6 +174,16 @@ mod tests {
         Some(Job { id: own(id), step: step.map(own), node: node.map(own), from: JobFrom::Cgroup })
     }
 
+    /// What a line says: the name as it stands there, step and node.
+    fn found(lines: &str) -> Option<Job> {
+        let found = group(lines.as_bytes())?;
+        let name = match &found.name {
+            Name::Id(id) => id.clone(),
+            Name::Sluid(sluid) => format!("sluid {sluid}"),
+        };
+        Some(found.job(name, JobFrom::Cgroup))
+    }
+
     #[test]
     fn cgroup_layouts() {
         for (lines, expected) in [
@@ -151,13 +197,46 @@ mod tests {
                 job("12", Some("extern"), None),
             ),
             ("0::/system.slice/n2_slurmstepd.scope/job_12/step_3\n", job("12", Some("3"), Some("n2"))),
+            // Slurm 26.05.
+            (
+                "0::/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_0/user/task_0\n",
+                job("sluid sEKNKTV3WPV500", Some("0"), None),
+            ),
+            (
+                "0::/system.slice/n2_slurmstepd.scope/sEKNKTV3WPV500/step_extern/user/task_special\n",
+                job("sluid sEKNKTV3WPV500", Some("extern"), Some("n2")),
+            ),
+            (
+                "0::/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_batch/slurm\n",
+                job("sluid sEKNKTV3WPV500", Some("batch"), None),
+            ),
+            ("0::/system.slice/slurmstepd.scope/sEKNKTV3WPV500\n", job("sluid sEKNKTV3WPV500", None, None)),
+            // `CgroupSlice`.
+            ("0::/hpc.slice/hpc-jobs.slice/slurmstepd.scope/job_12/step_0\n", job("12", Some("0"), None)),
+            // A job may make groups of its own, and name them as it likes.
+            (
+                "0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0/job_99/step_7\n",
+                job("12", Some("0"), None),
+            ),
+            (
+                "0::/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_0/user/task_0/job_99\n",
+                job("sluid sEKNKTV3WPV500", Some("0"), None),
+            ),
+            ("0::/system.slice/slurmstepd.scope/system\n", None),
+            ("0::/system.slice/slurmstepd.scope/x/sEKNKTV3WPV500/step_0\n", None),
+            ("0::/system.slice/slurmstepd.scope/sEKNKTV3WPVI00/step_0\n", None),
+            ("0::/system.slice/slurmstepd.scope/sEKNKTV3WPV5000/step_0\n", None),
+            ("0::/system.slice/x.scope/slurmstepd.scope/sEKNKTV3WPV500/step_0\n", None),
+            ("0::/user.slice/slurmstepd.scope/sEKNKTV3WPV500/step_0\n", None),
+            ("0::/user.slice/user-7.slice/user@7.service/slurmstepd.scope/sEKNKTV3WPV500/step_0\n", None),
+            ("4:memory:/slurm/uid_1000/sEKNKTV3WPV500/step_0\n", None),
             ("0::/user.slice/user-1000.slice/user@1000.service/slurm/job_7/step_0\n", None),
             ("0::/user.slice/job_7/step_0\n", None),
             ("0::/system.slice/slurmd.service\n", None),
             ("1:cpu:/slurmish/job_1\n", None),
             ("garbage\n:\n::\n", None),
         ] {
-            assert_eq!(from_cgroup(lines.as_bytes()), expected, "{lines}");
+            assert_eq!(found(lines), expected, "{lines}");
         }
     }
 

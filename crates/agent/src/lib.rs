@@ -30,9 +30,11 @@ pub mod run;
 pub mod sampling;
 mod say;
 pub mod session;
+mod settings;
 pub mod ship;
 pub mod spool;
 pub mod table;
+pub mod waits;
 
 #[cfg(test)]
 mod testing;

@@ -16,7 +16,7 @@ use record::entry::{Gap, GapReason, Health};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sample::Proc;
 
-use crate::clock::{Clock, monotonic_ns, wall_ns};
+use crate::clock::{Change, Clock, monotonic_ns, wall_ns};
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::files::Files;
@@ -31,7 +31,8 @@ use crate::say::say;
 use crate::ship::{self, Cursor, Shipping};
 use crate::spool::{SpoolWriter, lock};
 use crate::table::{Finished, FromGuest, Subject, Surroundings, Table};
-use crate::{checkpoint, limits};
+use crate::waits::Waits;
+use crate::{checkpoint, limits, settings};
 
 /// Kernel events taken before the guests have their turn.
 const EVENTS_PER_TURN: usize = 8192;
@@ -218,6 +219,8 @@ struct Agent {
     config: Config,
     counters: Arc<Counters>,
     proc: Proc,
+    clock: Clock,
+    waits: Waits,
     kernel: Kernel,
     table: Table,
     folder: Folder,
@@ -326,10 +329,13 @@ impl Agent {
         let kernel = Kernel::open();
         let forks_before = proc.forks_since_boot().unwrap_or(0);
         let descriptors = limits::raise_descriptors();
-        let clock = Clock::now();
+        let boot = progress::this_boot();
+        let earlier = settings::read(&config.spool.dir, boot);
+        let clock = Clock::now().after(&earlier);
+        let told_by = earlier.last().copied().unwrap_or_else(|| clock.offset());
         let around = Surroundings {
             proc: proc.clone(),
-            clock,
+            clock: clock.clone(),
             host,
             cluster: Some(config.cluster.clone()).filter(|name| !name.is_empty()),
             files: files.clone(),
@@ -348,6 +354,8 @@ impl Agent {
             config,
             counters,
             proc,
+            clock: clock.clone(),
+            waits: files.waits().clone(),
             kernel,
             guests,
             output,
@@ -357,7 +365,7 @@ impl Agent {
             progress,
             forks_before,
             started: wall_ns(),
-            boot: progress::this_boot(),
+            boot,
             is_off: None,
             is_confined: false,
             watched: HashMap::new(),
@@ -366,27 +374,30 @@ impl Agent {
             events_lost: 0,
         };
         for Kept { reading, ended } in measured {
-            let start = clock.monotonic(reading.start);
+            let start = clock.monotonic(reading.start, told_by);
             agent.table.restore_account(Subject::of_reading(&reading), start, reading.uid, ended);
         }
-        agent.take_over(left, known);
+        agent.take_over(left, known, told_by);
+        agent.keep_settings();
         Ok((agent, writing))
     }
 
-    /// Goes on where an earlier agent stopped, and records what happened in between.
+    /// Goes on where an earlier agent stopped, and records what happened in between. It told times by a clock with the
+    /// offset `told_by`.
     fn take_over(
         &mut self,
         left: Option<Left>,
         known: Vec<(record::entry::Image, Option<record::entry::ObjectList>)>,
+        told_by: i64,
     ) {
-        let ended = self.table.restore(known);
+        let ended = self.table.restore(known, told_by);
         let ended_unseen = ended.len() as u64;
         if self.kernel.connector.is_some() {
             self.table.scan();
         }
         if let Some(Left { progress, put_away }) = left {
             let is_same_boot = progress.boot == self.boot;
-            let still_running = self.table.running_since(progress.time);
+            let still_running = self.table.running_since(self.clock.monotonic(progress.time, told_by));
             let lost_running = progress.live.saturating_sub(still_running + ended_unseen);
             let unwritten = progress.ended.saturating_sub(put_away);
             let forks = is_same_boot.then(|| self.forks_before.saturating_sub(progress.forks));
@@ -434,6 +445,7 @@ impl Agent {
 
     fn turn(&mut self) {
         woken(&self.guests.wake);
+        self.follow_clock();
         // A guest speaks after its exec: its message is taken before the kernel's events, and given after.
         let messages: Vec<FromGuest> = self.guests.messages.try_iter().take(GUESTS_PER_TURN).collect();
         if self.is_off.is_none() {
@@ -454,6 +466,25 @@ impl Agent {
         self.tell_sampling();
         self.do_what_is_due();
         self.write_progress(false);
+    }
+
+    /// The clock may be set, and the machine suspended, at any moment.
+    fn follow_clock(&mut self) {
+        let Some(Change { set_by, suspended }) = self.clock.follow() else { return };
+        if set_by != 0 {
+            self.counters.clock_set.one();
+            say(format_args!("the clock was set by {:.3} s", set_by as f64 / 1e9));
+            self.keep_settings();
+        }
+        if suspended != 0 {
+            self.counters.suspensions.one();
+            say(format_args!("the machine was suspended for {:.3} s", suspended as f64 / 1e9));
+        }
+    }
+
+    /// A disk that is full may cost the next agent the names of processes that run.
+    fn keep_settings(&self) {
+        let _ = settings::write(&self.config.spool.dir, self.boot, &self.clock.offsets());
     }
 
     /// What the sampling thread wants to know, and what it should not miss.
@@ -586,7 +617,7 @@ impl Agent {
             version: env!("CARGO_PKG_VERSION").into(),
             host: self.table.host().to_owned(),
             counters,
-            blind: self.kernel.blind.clone(),
+            blind: [self.kernel.blind.clone(), self.waits.long()].concat(),
         });
     }
 
@@ -702,8 +733,7 @@ fn start_sampling(
     }
     let around = sampling::Around {
         host: around.host.clone(),
-        clock: around.clock,
-        collector: config.collector(),
+        collector: config.collector(around.clock.clone(), around.files.waits().clone()),
         dir: config.spool.dir.clone(),
     };
     Sampling::start(config.cadence(), around, output.clone(), wake.clone(), measured)

@@ -4,6 +4,8 @@
 //! the job. Nanoseconds per nanosecond are how many were busy (cores), all else is per second. A counter that has fallen lost
 //! its past: nothing is known between the two readings.
 
+use std::collections::HashMap;
+
 use record::metric::{Kind, Metric, Unit};
 
 /// A job or session on one node.
@@ -23,6 +25,24 @@ pub struct At {
     pub every: i64,
 }
 
+/// A reading as its node's clock told it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    pub time: i64,
+    /// When the job began and ended there, by the same clock.
+    pub start: i64,
+    pub end: Option<i64>,
+    pub every: i64,
+    pub steady: Option<Steady>,
+}
+
+/// When a reading was made by a clock that nobody sets: nanoseconds since a boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steady {
+    pub boot: u64,
+    pub since: i64,
+}
+
 /// A value, and the nanoseconds for which it held.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
@@ -35,6 +55,22 @@ pub struct Span {
 const STANDS: i64 = 2;
 
 impl Part {
+    /// Puts together readings in the order in which they were made. The clock may have been set between two of them: all of
+    /// one boot are told as it was set at the last.
+    pub fn of(told: &[Told]) -> Part {
+        let offset = |told: &Told| Some((told.steady?.boot, told.time.saturating_sub(told.steady?.since)));
+        let last: HashMap<u64, i64> = told.iter().filter_map(offset).collect();
+        let mut part = Part::default();
+        for (at, one) in told.iter().enumerate() {
+            let set_by = offset(one).and_then(|(boot, then)| last.get(&boot)?.checked_sub(then)).unwrap_or(0);
+            let now = |time: i64| time.saturating_add(set_by);
+            part.start = if at == 0 { now(one.start) } else { part.start.min(now(one.start)) };
+            part.end = one.end.map(now);
+            part.readings.push(At { time: now(one.time), every: one.every });
+        }
+        part
+    }
+
     /// The spans of a metric. `values` are those of the readings, in their order.
     pub fn spans(&self, metric: &Metric, values: &[Option<i64>]) -> Vec<Span> {
         let points: Vec<(At, i64)> =
@@ -123,6 +159,60 @@ mod tests {
             .map(|span| (span.from, span.length, span.value))
             .collect();
         assert_eq!(spans, expected);
+    }
+
+    /// `(time, since boot)` of readings of a job that began 10 before the first: its start, and their times.
+    fn aligned(told: &[(i64, u64, i64)], end: Option<i64>) -> (i64, Option<i64>, Vec<i64>) {
+        let first = told[0].2;
+        let told: Vec<Told> = told
+            .iter()
+            .enumerate()
+            .map(|(at, (time, boot, since))| Told {
+                time: *time,
+                // The agent tells the start anew each time, by the clock as it is set then.
+                start: time - (since - first) - 10,
+                end: end.filter(|_| at + 1 == told.len()),
+                every: 10,
+                steady: (*boot > 0).then_some(Steady { boot: *boot, since: *since }),
+            })
+            .collect();
+        let part = Part::of(&told);
+        (part.start, part.end, part.readings.iter().map(|at| at.time).collect())
+    }
+
+    #[test]
+    fn a_clock_that_was_set_moves_no_reading() {
+        for (told, expected) in [
+            (vec![(1000, 1, 50), (1010, 1, 60), (1020, 1, 70)], vec![1000, 1010, 1020]),
+            // An hour ahead, and back.
+            (vec![(1000, 1, 50), (4610, 1, 60), (4620, 1, 70)], vec![4600, 4610, 4620]),
+            (vec![(5000, 1, 50), (1410, 1, 60), (1420, 1, 70)], vec![1400, 1410, 1420]),
+            (vec![(1000, 1, 50), (4610, 1, 60), (1020, 1, 70)], vec![1000, 1010, 1020]),
+            // The machine was suspended: both clocks went on.
+            (vec![(1000, 1, 50), (4610, 1, 3660)], vec![1000, 4610]),
+        ] {
+            let (start, end, times) = aligned(&told, Some(told.last().unwrap().0 + 1));
+            assert_eq!(
+                (start, &times, end),
+                (times[0] - 10, &expected, Some(times[times.len() - 1] + 1)),
+                "{told:?}"
+            );
+        }
+        // A machine that was booted anew has another clock; one that does not say keeps its times.
+        let reboot = [(1000, 1, 50), (1010, 1, 60), (2000, 2, 5)];
+        assert_eq!(aligned(&reboot, None).2, [1000, 1010, 2000]);
+        let unknown = [(1000, 0, 50), (900, 0, 60)];
+        assert_eq!(aligned(&unknown, None).2, [1000, 900]);
+        assert_eq!(Part::of(&[]), Part::default());
+    }
+
+    #[test]
+    fn times_that_fall_have_no_rate() {
+        // From agents that do not tell the steady clock.
+        let part = part(0, None, &[10, 20, 5, 15], 10);
+        let values = [Some(10), Some(20), Some(30), Some(40)];
+        check(&part, id::CPU, &values, &[(0, 10, 1.0), (10, 10, 1.0), (5, 10, 1.0)]);
+        check(&part, id::MEMORY, &values, &[(10, 10, 10.0), (5, 10, 30.0), (15, 10, 40.0)]);
     }
 
     #[test]

@@ -29,6 +29,12 @@ pub struct Reading {
     /// In the first reading of an agent, and once a day.
     #[n(5)]
     pub hardware: Option<Box<Hardware>>,
+    /// Which boot of the machine this was in.
+    #[n(6)]
+    pub boot: Option<u64>,
+    /// The time since then: it goes on steadily, whatever is done to the clock.
+    #[n(7)]
+    pub since_boot: Option<Nanos>,
 }
 
 /// A job or session, as far as it is on this node.

@@ -31,10 +31,10 @@ pub fn ended(reading: &Reading) -> impl Iterator<Item = JobKey> {
 }
 
 /// Jobs of the last week that have ended and have no row, or one that rests on less: a server may be killed before it has
-/// made it.
+/// made it. A node whose clock is ahead does not decide what the last week is.
 const NOT_MADE: &str = "SELECT s.cluster, s.job, s.session FROM (
         SELECT cluster, job, session, count(*) AS readings FROM job_sample
-        WHERE time_ns > (SELECT max(time_ns) FROM job_sample) - 604800000000000
+        WHERE time_ns > least(?, (SELECT max(time_ns) FROM job_sample)) - 604800000000000
         GROUP BY cluster, job, session HAVING bool_or(end_ns IS NOT NULL)) s
     LEFT JOIN job j ON j.cluster IS NOT DISTINCT FROM s.cluster AND j.job IS NOT DISTINCT FROM s.job
         AND j.session IS NOT DISTINCT FROM s.session
@@ -79,7 +79,8 @@ impl Writer {
     /// What a server that was killed has left to do.
     pub(crate) fn load_ended(&mut self) -> Result<(), StoreError> {
         let mut query = self.connection.prepare(NOT_MADE)?;
-        let mut rows = query.query([])?;
+        let now = i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
+        let mut rows = query.query([now])?;
         let mut ended = BTreeSet::new();
         while let Some(row) = rows.next()? {
             ended.insert(JobKey { cluster: row.get(0)?, job: row.get(1)?, session: row.get(2)? });

@@ -64,6 +64,7 @@ impl<'c> Samples<'c> {
         let reserved = job.reserved.unwrap_or_default();
         let (time, start, every) = (signed(reading.time), signed(job.start), signed(job.every));
         let (end, memory) = (job.end.map(signed), reserved.memory.map(signed));
+        let since_boot = reading.since_boot.map(signed);
         let measured = columns(&job.values, metric::of(Of::Job).map(|metric| metric.id));
         let mut row: Vec<&dyn ToSql> = vec![
             &source.0,
@@ -83,6 +84,8 @@ impl<'c> Samples<'c> {
             &memory,
             &reserved.gpus,
             &job.is_shared,
+            &reading.boot,
+            &since_boot,
         ];
         row.extend(measured.iter().map(|value| value as &dyn ToSql));
         Ok(self.job.append_row(&row[..])?)
@@ -165,9 +168,10 @@ impl<'c> Samples<'c> {
     }
 
     fn node(&mut self, source: Source, reading: &Reading) -> Result<(), StoreError> {
-        let time = signed(reading.time);
+        let (time, since_boot) = (signed(reading.time), reading.since_boot.map(signed));
         let measured = columns(&reading.node, metric::of(Of::Node).map(|metric| metric.id));
-        let mut row: Vec<&dyn ToSql> = vec![&source.0, &source.1, &reading.host, &time];
+        let mut row: Vec<&dyn ToSql> =
+            vec![&source.0, &source.1, &reading.host, &time, &reading.boot, &since_boot];
         row.extend(measured.iter().map(|value| value as &dyn ToSql));
         Ok(self.node.append_row(&row[..])?)
     }

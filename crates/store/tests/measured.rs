@@ -49,6 +49,7 @@ fn reading(node: &str, second: u64, cpu: u64, memory: u64, end: Option<u64>) -> 
         jobs: vec![job],
         cards: Vec::new(),
         hardware: Some(Box::new(hardware)),
+        ..Reading::default()
     }))
 }
 
@@ -153,6 +154,75 @@ fn a_job_has_its_nodes_and_cards_while_it_was_there() {
     assert!(reader.series(&job(), metric::by_name("card_utilisation").unwrap(), 0).unwrap().is_empty());
 }
 
+/// The same readings, by a clock that was set after the first `before`, and the node's steady one.
+fn by_another_clock(entries: &[Entry], before: usize, set_by: i64) -> Vec<Entry> {
+    let mut entries = entries.to_vec();
+    for (at, entry) in entries.iter_mut().enumerate() {
+        let Entry::Reading(reading) = entry else { continue };
+        reading.boot = Some(1);
+        reading.since_boot = Some(reading.time - START + 5000 * SECOND);
+        if at >= before {
+            let set = |time: u64| time.saturating_add_signed(set_by);
+            reading.time = set(reading.time);
+            for job in &mut reading.jobs {
+                job.start = set(job.start);
+                job.end = job.end.map(set);
+            }
+        }
+    }
+    entries
+}
+
+#[test]
+fn a_clock_that_is_set_changes_no_number() {
+    let hour = 3600 * SECOND.cast_signed();
+    let one_node = entries()[..3].to_vec();
+    let measured = |entries: &[Entry]| {
+        let dir = tempfile::tempdir().unwrap();
+        let (_store, mut writer, reader) = open(&dir);
+        put(&mut writer, 1, entries);
+        let mut found = reader.resources(&job(), 0).unwrap();
+        let start = found["start_ns"].take().as_i64().unwrap() - START.cast_signed();
+        for name in ["start", "end", "end_ns"] {
+            found[name].take();
+            found["nodes"][0][name].take();
+        }
+        (start, found)
+    };
+    let (_, expected) = measured(&one_node);
+    assert_eq!(expected["coverage"], json!(1.0));
+    for (before, set_by, start) in [
+        (9, 0, 0),
+        (1, hour, hour),
+        (2, hour, hour),
+        (1, -hour, -hour),
+        (2, -hour, -hour),
+        // Backwards by less than the readings are apart, and by less than the job had run.
+        (2, -5 * SECOND.cast_signed(), -5 * SECOND.cast_signed()),
+        (2, -15 * SECOND.cast_signed(), -15 * SECOND.cast_signed()),
+    ] {
+        let found = measured(&by_another_clock(&one_node, before, set_by));
+        assert_eq!(found, (start, expected.clone()), "{before} {set_by}");
+    }
+}
+
+#[test]
+fn a_machine_that_slept_has_a_gap_and_no_false_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, mut writer, reader) = open(&dir);
+    // Ten seconds of work, an hour of sleep, ten of work.
+    let entries = [
+        reading("n1", 10, 10, 100, None),
+        reading("n1", 3620, 20, 100, None),
+        reading("n1", 3630, 30, 100, Some(3630)),
+    ];
+    put(&mut writer, 1, &by_another_clock(&entries, 9, 0));
+    let found = reader.resources(&job(), 0).unwrap();
+    let cpu = &found["metrics"]["cpu"];
+    assert!(cpu["max"].as_f64().unwrap() <= 1.0, "{cpu}");
+    assert!(found["coverage"].as_f64().unwrap() < 0.02, "{}", found["coverage"]);
+}
+
 /// The row of job 17: readings, average and total of CPU.
 fn row(reader: &Reader) -> Option<(f64, f64, f64)> {
     let row = reader.job_row("17").unwrap()?;
@@ -185,6 +255,12 @@ fn a_server_that_was_killed_makes_the_row_later() {
     let dir = tempfile::tempdir().unwrap();
     let (store, mut writer, reader) = open(&dir);
     put(&mut writer, 1, &entries());
+    // Another node's clock is a year ahead.
+    let mut ahead = reading("n3", 31_536_000, 1, 0, None);
+    if let Entry::Reading(reading) = &mut ahead {
+        reading.jobs[0].job = Some("18".into());
+    }
+    put(&mut writer, 7, &[ahead]);
     drop((writer, reader, store));
     let (_store, mut writer, reader) = open(&dir);
     assert_eq!(row(&reader), None);

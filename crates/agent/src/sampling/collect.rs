@@ -17,11 +17,10 @@ use super::live::{Commands, Live};
 use super::node::{self, Energy};
 use super::remote::RemoteThread;
 use crate::clock::{Clock, monotonic_ns};
+use crate::job::{self, Name};
+use crate::session;
 use crate::table::{Account, Alive, Census, Ended, Subject};
-use crate::{job, session};
-
-/// Start times are compared in clock ticks, which are coarse.
-const SAME_NS: u64 = 20_000_000;
+use crate::waits::Waits;
 
 /// The readers.
 pub struct Collector {
@@ -32,7 +31,7 @@ pub struct Collector {
     remote: Option<RemoteThread>,
     pub counts: Counts,
     pub cards: Cards,
-    clock: Clock,
+    pub clock: Clock,
 }
 
 /// What belongs to one job or session.
@@ -48,22 +47,22 @@ pub struct Own {
 
 impl Default for Collector {
     fn default() -> Self {
-        Collector::new(Counting::default(), Setup::default())
+        Collector::new(Clock::now(), Waits::default(), Counting::default(), Setup::default())
     }
 }
 
 impl Collector {
-    /// Reads this node; `setup` says where its GPUs are found.
-    pub fn new(counting: Counting, setup: Setup) -> Collector {
+    /// Readers that go by a clock which somebody follows, and say what they wait for; `setup` says where GPUs are found.
+    pub fn new(clock: Clock, waits: Waits, counting: Counting, setup: Setup) -> Collector {
         Collector {
             processes: Processes::default(),
             cgroups: Cgroups::default(),
             node: Node::default(),
             energy: Energy::default(),
-            remote: RemoteThread::start(Remote::default()),
+            remote: RemoteThread::start(Remote::default(), waits),
             counts: Counts::new(counting),
             cards: Cards::new(setup),
-            clock: Clock::now(),
+            clock,
         }
     }
 
@@ -119,7 +118,7 @@ impl Collector {
         let processes = std::mem::take(&mut self.processes.processes);
         for process in &processes {
             let Some(Alive { start, account: at, ended }) = census.live.get(&process.pid) else { continue };
-            let is_same = self.clock.from_ticks(process.times.start_ticks).abs_diff(*start) < SAME_NS;
+            let is_same = self.clock.is_same_start(*start, process.times.start_ticks);
             let (Some(own), Some(account)) = (accounts.get_mut(at), census.accounts.get(*at)) else {
                 continue;
             };
@@ -156,8 +155,10 @@ impl Collector {
 
 fn subject(process: &Process, starts: &HashMap<u32, u64>, host: &str) -> Subject {
     let lines = process.cgroup.as_deref().unwrap_or_default();
-    if let Some(job) = job::from_cgroup(lines) {
-        return Subject { job: Some(job.id), node: job.node, session: None };
+    if let Some(group) = job::group(lines) {
+        // Who looks once does not know what a job is called whose group has Slurm's own number.
+        let (Name::Id(name) | Name::Sluid(name)) = group.name;
+        return Subject { job: Some(name), node: group.node, session: None };
     }
     let leader = process.times.session;
     let session = session::from_cgroup(lines, host)
@@ -189,7 +190,43 @@ impl Own {
 /// Whether this component of a path is the group that holds all of a job or session.
 fn is_own_group(part: &[u8], subject: &Subject) -> bool {
     match &subject.job {
-        Some(job) => part.strip_prefix(b"job_") == Some(job.as_bytes()),
+        Some(job) => part.strip_prefix(b"job_") == Some(job.as_bytes()) || job::is_sluid(part),
         None => part != b"init.scope" && (part.ends_with(b".scope") || part.ends_with(b".service")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jobs_own_group_is_found_in_every_layout() {
+        let job = |id: &str| Subject { job: Some(id.into()), node: None, session: None };
+        for (subject, lines, expected) in [
+            (
+                job("5"),
+                "0::/system.slice/slurmstepd.scope/job_5/step_0/user",
+                "/system.slice/slurmstepd.scope/job_5",
+            ),
+            (
+                job("5"),
+                "0::/system.slice/n1_slurmstepd.scope/sEKNKTV3WPV500/step_0/user/task_0",
+                "/system.slice/n1_slurmstepd.scope/sEKNKTV3WPV500",
+            ),
+            (
+                job("sEKNKTV3WPV500"),
+                "0::/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_0",
+                "/system.slice/slurmstepd.scope/sEKNKTV3WPV500",
+            ),
+            (job("5"), "0::/system.slice/slurmstepd.scope/job_6/step_0", ""),
+            (
+                Subject { job: None, node: None, session: Some("s".into()) },
+                "0::/user.slice/session-3.scope/x",
+                "/user.slice/session-3.scope",
+            ),
+        ] {
+            let groups = Groups::parse(lines.as_bytes()).up_to(|part| is_own_group(part, &subject));
+            assert_eq!(groups.v2().unwrap_or_default(), expected.as_bytes(), "{lines}");
+        }
     }
 }

@@ -27,8 +27,12 @@ pub fn write(dir: &Path, kept: &[Kept]) -> io::Result<()> {
     let bytes = minicbor::to_vec(kept).map_err(io::Error::other)?;
     let new = dir.join(format!("{NAME}.new"));
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o640).open(&new)?;
-    file.write_all(&bytes)?;
-    fs::rename(new, dir.join(NAME))
+    let written = file.write_all(&bytes).and_then(|()| fs::rename(&new, dir.join(NAME)));
+    if written.is_err() {
+        // Half a file would take room from the spool on a disk that has none.
+        let _ = fs::remove_file(&new);
+    }
+    written
 }
 
 /// A file that is not there or damaged says nothing.
@@ -40,6 +44,51 @@ pub fn read(dir: &Path) -> Vec<Kept> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
+
+    /// A disk of 64 kB.
+    struct SmallDisk(tempfile::TempDir);
+
+    impl SmallDisk {
+        fn new() -> Option<SmallDisk> {
+            let dir = tempfile::tempdir().unwrap();
+            let mount = ["-t", "tmpfs", "-o", "size=64k", "jobglass-test"];
+            let is_mounted = Command::new("mount").args(mount).arg(dir.path()).output();
+            is_mounted.is_ok_and(|output| output.status.success()).then_some(SmallDisk(dir))
+        }
+    }
+
+    impl Drop for SmallDisk {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+        }
+    }
+
+    #[test]
+    fn on_a_full_disk_the_old_file_stays_whole() {
+        let Some(disk) = SmallDisk::new() else {
+            eprintln!("SKIPPED on_a_full_disk_the_old_file_stays_whole: needs root");
+            return;
+        };
+        let dir = disk.0.path();
+        let kept = |jobs: u64| -> Vec<Kept> {
+            let reading = |job: u64| JobReading { job: Some(job.to_string()), ..JobReading::default() };
+            (0..jobs).map(|job| Kept { reading: reading(job), ended: Ended::default() }).collect()
+        };
+        // The very first does not fit: there is none, and none that is garbled.
+        assert!(write(dir, &kept(5000)).is_err());
+        assert_eq!((read(dir), fs::read_dir(dir).unwrap().count()), (vec![], 0));
+        write(dir, &kept(3)).unwrap();
+        assert!(write(dir, &kept(5000)).is_err());
+        assert_eq!(read(dir), kept(3));
+        // Not even the beginning of a new one fits.
+        assert!(fs::write(dir.join("rest"), vec![0; 1 << 20]).is_err());
+        assert!(write(dir, &kept(4)).is_err());
+        assert_eq!(read(dir), kept(3));
+        fs::remove_file(dir.join("rest")).unwrap();
+        write(dir, &kept(4)).unwrap();
+        assert_eq!(read(dir), kept(4));
+    }
 
     #[test]
     fn what_was_kept_is_read_again() {

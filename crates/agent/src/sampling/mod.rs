@@ -32,6 +32,7 @@ use record::reading::{Hardware, JobReading, Reading};
 
 use crate::clock::{Clock, monotonic_ns};
 use crate::output::Output;
+use crate::progress::this_boot;
 use crate::receive::wake;
 use crate::table::{Account, Census, Subject};
 
@@ -59,7 +60,6 @@ enum Order {
 /// What it is to know of the agent and the node.
 pub struct Around {
     pub host: String,
-    pub clock: Clock,
     pub collector: Collector,
     /// Where [`kept`] is.
     pub dir: PathBuf,
@@ -81,17 +81,18 @@ impl Sampling {
         wake: Arc<OwnedFd>,
         kept: &[Kept],
     ) -> io::Result<Sampling> {
-        let Around { host, clock, collector, dir } = around;
+        let Around { host, collector, dir } = around;
         let (orders, work) = channel();
         let wants_census = Arc::new(AtomicBool::new(false));
         let mut sampler = Sampler {
             cadence,
             host,
-            clock,
+            boot: this_boot(),
+            clock: collector.clock.clone(),
+            collector,
             output,
             wake,
             wants_census: wants_census.clone(),
-            collector,
             dir,
             tracked: kept
                 .iter()
@@ -143,11 +144,26 @@ struct Due {
     jobs: HashMap<Subject, u64>,
     /// A census was asked for, and the readings that were due then are made when it comes.
     asked: bool,
+    /// How the clock was set when these times were told.
+    offset: i64,
+}
+
+impl Due {
+    /// The clock was set: what was due in a minute is still due in a minute.
+    fn follow(&mut self, offset: i64) {
+        let set_by = offset.wrapping_sub(self.offset);
+        self.offset = offset;
+        if set_by != 0 {
+            let all = self.jobs.values_mut().chain([&mut self.all]);
+            all.for_each(|due| *due = due.saturating_add_signed(set_by));
+        }
+    }
 }
 
 struct Sampler {
     cadence: Cadence,
     host: String,
+    boot: u64,
     clock: Clock,
     output: Output,
     wake: Arc<OwnedFd>,
@@ -161,11 +177,13 @@ struct Sampler {
 
 impl Sampler {
     fn run(&mut self, orders: &Receiver<Order>) {
+        self.due.offset = self.clock.offset();
         self.due.all = cadence::next(self.now(), self.cadence.every);
         self.ask();
         loop {
+            let now = self.now();
             let next = self.due.jobs.values().copied().chain([self.due.all]).min().unwrap_or(0);
-            let wait = if self.due.asked { self.cadence.every } else { next.saturating_sub(self.now()) };
+            let wait = if self.due.asked { self.cadence.every } else { next.saturating_sub(now) };
             match orders.recv_timeout(Duration::from_nanos(wait)) {
                 Ok(Order::Census(census)) => self.read(&census),
                 Ok(Order::Begun) => self.ask(),
@@ -177,7 +195,8 @@ impl Sampler {
         }
     }
 
-    fn now(&self) -> u64 {
+    fn now(&mut self) -> u64 {
+        self.due.follow(self.clock.offset());
         self.clock.wall(monotonic_ns())
     }
 
@@ -204,7 +223,9 @@ impl Sampler {
     /// Reads what is due, now that it is known who is who.
     fn read(&mut self, census: &Census) {
         self.due.asked = false;
-        let now = self.now();
+        let (clock, moment) = (self.clock.at_rest(), monotonic_ns());
+        self.due.follow(clock.offset());
+        let now = clock.wall(moment);
         let is_all = now >= self.due.all;
         if is_all {
             self.due.all = cadence::next(now, self.cadence.every);
@@ -219,7 +240,13 @@ impl Sampler {
         };
         let due: Vec<bool> =
             census.accounts.iter().enumerate().map(|(at, account)| is_due(at, account)).collect();
-        let mut reading = Reading { time: now, host: self.host.clone(), ..Reading::default() };
+        let mut reading = Reading {
+            time: now,
+            host: self.host.clone(),
+            boot: Some(self.boot),
+            since_boot: Some(clock.boottime(moment)),
+            ..Reading::default()
+        };
         if is_all {
             // Without `/proc` there is nothing to say, which the coverage shows.
             let _ = self.collector.read_all();
@@ -238,7 +265,7 @@ impl Sampler {
         for (at, mut own) in sorted {
             let Some(account) = census.accounts.get(at) else { continue };
             own.is_shared = jobs_here > 1;
-            reading.jobs.extend(self.job(account, own, now));
+            reading.jobs.extend(self.job(account, own, now, &clock));
         }
         let known = &census.accounts;
         self.tracked.retain(|subject, _| known.iter().any(|account| account.subject == *subject));
@@ -265,7 +292,7 @@ impl Sampler {
     }
 
     /// One job's part of a reading, and when it is read next.
-    fn job(&mut self, account: &Account, mut own: Own, now: u64) -> Option<JobReading> {
+    fn job(&mut self, account: &Account, mut own: Own, now: u64, clock: &Clock) -> Option<JobReading> {
         let tracked = self.tracked.entry(account.subject.clone()).or_default();
         let has_ended = own.live.processes == 0 && account.last_end.is_some();
         if has_ended && tracked.is_over {
@@ -278,14 +305,14 @@ impl Sampler {
             let usage = self.collector.cgroups.read(groups);
             tracked.hear(usage);
         }
-        let mut reading = tracked.reading(account, own, &self.clock);
+        let mut reading = tracked.reading(account, own, clock);
         let asked = account.rate.as_deref().and_then(cadence::parse_rate);
         reading.every = match account.subject.job {
             Some(_) => self.cadence.of_job(now.saturating_sub(reading.start), asked),
             None => self.cadence.every,
         };
         if has_ended {
-            reading.end = account.last_end.map(|end| self.clock.wall(end));
+            reading.end = account.last_end.map(|end| clock.wall(end));
             self.due.jobs.remove(&account.subject);
         } else {
             self.due.jobs.insert(account.subject.clone(), cadence::next(now, reading.every));
@@ -303,4 +330,67 @@ fn live_counts(census: &Census) -> Vec<usize> {
         }
     }
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::tests::{Hands, S};
+
+    /// When a reading would be made, in seconds of a steady clock, while the clock is set at 95 by so many seconds.
+    fn readings(set_by: i64, suspended: u64) -> Vec<u64> {
+        let (hands, clock) = Hands::new(0, 0, 1_800_000_000 * S);
+        let every = 10 * S;
+        let mut due = Due { offset: clock.offset(), ..Due::default() };
+        due.all = cadence::next(clock.wall(0), every);
+        let mut made = Vec::new();
+        for second in 0..200 {
+            if second == 95 {
+                hands.set(set_by * S.cast_signed());
+                hands.suspend(suspended * S);
+                clock.follow();
+            }
+            due.follow(clock.offset());
+            let now = clock.wall(hands.now().monotonic);
+            if now >= due.all {
+                made.push(second);
+                due.all = cadence::next(now, every);
+            }
+            hands.pass(S);
+        }
+        made
+    }
+
+    #[test]
+    fn the_rhythm_goes_on_when_the_clock_is_set() {
+        let usual: Vec<u64> = (1..20).map(|n| 10 * n).collect();
+        for (set_by, suspended, after) in [
+            (0, 0, vec![100, 110, 120]),
+            // Neither a burst nor a stall; the reading after the next is aligned again.
+            (3600, 0, vec![100, 110, 120]),
+            (-3600, 0, vec![100, 110, 120]),
+            (-1_700_000_000, 0, vec![100, 110, 120]),
+            (3, 0, vec![100, 107, 117]),
+            (-3, 0, vec![100, 103, 113]),
+            // What was due while it slept is made once.
+            (0, 3600, vec![95, 100, 110]),
+            (0, 7, vec![95, 103, 113]),
+        ] {
+            let made = readings(set_by, suspended);
+            assert_eq!(made[..9], usual[..9], "{set_by} {suspended}");
+            assert_eq!(made[9..12], after, "{set_by} {suspended}");
+            assert!(made.windows(2).all(|two| two[1] - two[0] <= 10), "{set_by} {suspended}: {made:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_due_moves_with_the_clock() {
+        let subject = |job: &str| Subject { job: Some(job.into()), node: None, session: None };
+        let mut due = Due { all: 60, ..Due::default() };
+        due.jobs.insert(subject("1"), 31);
+        due.jobs.insert(subject("2"), 0);
+        due.follow(-40);
+        due.follow(-40);
+        assert_eq!((due.all, due.jobs[&subject("1")], due.jobs[&subject("2")]), (20, 0, 0));
+    }
 }

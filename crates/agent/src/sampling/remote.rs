@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use sample::node::remote::{Reading, Remote};
 
+use crate::waits::Waits;
+
 /// How long a reading of the node waits for it.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -18,8 +20,8 @@ pub struct RemoteThread {
 
 impl RemoteThread {
     /// Starts the thread, which ends with this; `None` if it cannot be started.
-    pub fn start(mut remote: Remote) -> Option<RemoteThread> {
-        Self::with(move || remote.read())
+    pub fn start(mut remote: Remote, waits: Waits) -> Option<RemoteThread> {
+        Self::with(move || waits.during("sampling", "network file systems", || remote.read()))
     }
 
     fn with(mut read: impl FnMut() -> Reading + Send + 'static) -> Option<RemoteThread> {
@@ -60,6 +62,34 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
     use std::time::Instant;
+
+    /// A file that blocks for real whoever opens it: a pipe without another end, where the kernel keeps its counters.
+    #[test]
+    fn a_file_that_blocks_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("self")).unwrap();
+        let pipe = dir.path().join("self/mountstats");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let waits = Waits::default();
+        let mut remote = RemoteThread::start(Remote::new(dir.path(), dir.path()), waits.clone()).unwrap();
+        assert!(remote.read().is_none() && remote.read().is_none());
+        assert!(waits.longer_than(PATIENCE).iter().any(|wait| wait.contains("network file systems")));
+        // The other end comes, and all is well.
+        drop(std::fs::OpenOptions::new().write(true).open(&pipe).unwrap());
+        std::fs::remove_file(&pipe).unwrap();
+        let answered = (0..100).any(|_| {
+            thread::park_timeout(Duration::from_millis(10));
+            remote.read().is_some()
+        });
+        assert!(answered && waits.longer_than(Duration::ZERO).is_empty());
+    }
 
     #[test]
     fn a_server_that_does_not_answer_stops_nobody() {

@@ -277,6 +277,27 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_was_not_asked_for_is_what_the_group_may_have() {
+        let limited = |limit| {
+            let mut usage = usage(1, 1);
+            usage.memory.limit = limit;
+            usage
+        };
+        for (told, limit, expected) in [
+            (Some(100), Some(Limit::Bytes(800)), Some(100)),
+            // `--mem=0` says nothing, and the group has a number or none.
+            (None, Some(Limit::Bytes(800)), Some(800)),
+            (None, Some(Limit::Unlimited), None),
+            (None, None, None),
+        ] {
+            let mut tracked = Tracked::default();
+            tracked.hear(limited(limit));
+            let reserved = tracked.reserved(&Reserved { memory: told, ..Reserved::default() });
+            assert_eq!(reserved.and_then(|reserved| reserved.memory), expected, "{told:?} {limit:?}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_read_is_unknown() {
         let mut live = Live::default();
         live.read_bytes.add(None);

@@ -167,6 +167,25 @@ impl Accounts {
         self.has_begun |= self.jobs.insert(key);
     }
 
+    /// A job has got another name.
+    pub fn rename(&mut self, before: &str, id: &str) {
+        let named = |subject: &Subject| Subject { job: Some(id.to_owned()), ..subject.clone() };
+        let is_meant = |subject: &Subject| subject.job.as_deref() == Some(before);
+        for ending in self.ending.iter_mut().filter(|ending| is_meant(&ending.subject)) {
+            ending.subject = named(&ending.subject);
+        }
+        let old: Vec<Subject> = self.of.keys().filter(|subject| is_meant(subject)).cloned().collect();
+        for subject in old {
+            let new = named(&subject);
+            // What was charged to the old name stays there if the new one has an account already.
+            if !self.of.contains_key(&new)
+                && let Some(account) = self.of.remove(&subject)
+            {
+                self.of.insert(new.clone(), Account { subject: new, ..account });
+            }
+        }
+    }
+
     /// Charges what has ended; to be called when the accounting of all threads is settled.
     pub fn settle(&mut self) {
         for ending in self.ending.drain(..) {

@@ -19,7 +19,6 @@ use sample::process::FileStat;
 use super::look::is_guest_library;
 use super::usage::{self, Base, Sum};
 use super::{Live, Process, Surroundings};
-use crate::clock::Clock;
 use crate::container;
 use crate::files::{self, Files, ListKey, Place};
 use crate::job::{self, Job, Variables};
@@ -218,9 +217,9 @@ pub struct Draft {
 }
 
 impl Draft {
-    pub(super) fn new(pid: u32, process: &Process, image: &Live, clock: &Clock) -> Draft {
+    pub(super) fn new(pid: u32, process: &Process, image: &Live) -> Draft {
         Draft {
-            key: process.key(pid, clock),
+            key: process.key(pid),
             start: image.start,
             end: None,
             ended_by: EndedBy::Unknown,

@@ -24,7 +24,7 @@ impl Table {
         if stat.is_kernel_thread || stat.is_zombie {
             return;
         }
-        let mut process = Process::blank(self.around.clock.from_ticks(stat.start_ticks));
+        let mut process = Process::blank(self.around.clock.from_ticks(stat.start_ticks), &self.around.clock);
         process.ppid = Some(stat.ppid);
         process.threads = stat.threads.max(1);
         process.exec = 1;
@@ -84,7 +84,11 @@ impl Table {
         process.is_stepd = is_stepd && process.uid == Some(0);
         let (uid, image_start) = (process.uid, process.image.start);
         // Nobody but root leaves a step's group. The step daemon is for a moment in the job's only.
-        let is_in_step = |job: &Job| job.from == JobFrom::Cgroup && job.step.is_some();
+        let is_in_step = |job: &Job| {
+            // One that is called by Slurm's own number has no name yet.
+            let is_named = !job::is_sluid(job.id.as_bytes());
+            job.from == JobFrom::Cgroup && job.step.is_some() && is_named
+        };
         let is_in_group = process.context.job.as_ref().is_some_and(is_in_step);
         let is_settled = is_in_group && uid != Some(0);
         if !is_settled {
@@ -108,7 +112,7 @@ impl Table {
     pub(super) fn look_at_job(&mut self, pid: u32) {
         let lines = self.around.proc.cgroup(pid);
         let is_stepd = self.live.get(&pid).is_some_and(|process| process.is_stepd);
-        let told = lines.as_deref().and_then(job::from_cgroup);
+        let told = lines.as_deref().and_then(job::group).map(|group| self.job_in(pid, group));
         if let Some(job) = told.or_else(|| is_stepd.then(|| self.stepd_job(pid))?) {
             self.jobs_are_told = true;
             let Some(process) = self.live.get_mut(&pid) else { return };
@@ -132,7 +136,7 @@ impl Table {
     }
 
     /// A step daemon that belongs to root says in its title which step it serves.
-    fn stepd_job(&self, pid: u32) -> Option<Job> {
+    pub(super) fn stepd_job(&self, pid: u32) -> Option<Job> {
         let is_roots = || self.around.proc.status(pid)?.uid.map(|(real, _)| real == 0);
         if !is_stepd(&self.around.proc.exe(pid)?.path) || is_roots() != Some(true) {
             return None;

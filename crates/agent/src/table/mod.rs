@@ -14,6 +14,7 @@
 mod accounts;
 mod draft;
 mod look;
+mod names;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ use accounts::Accounts;
 pub use accounts::{Account, Alive, Census, Ended, Subject};
 pub use draft::Finished;
 use draft::{About, Context, Draft};
+use names::Names;
 use usage::{Base, Sum};
 
 /// An image that has ended waits this long for what is still on its way.
@@ -96,8 +98,8 @@ struct Process {
     earlier: Vec<Rc<RefCell<Sum>>>,
     /// The highest peak known of earlier images.
     earlier_peak_kib: u64,
-    /// The start time in the form in which an earlier agent recorded it, if it did.
-    recorded_start: Option<u64>,
+    /// The start as a time of day, by the clock when it was first met: part of its images' keys, and never told anew.
+    key_start: u64,
     /// Root's step daemon, whose children belong to the job in its title.
     is_stepd: bool,
 }
@@ -132,6 +134,7 @@ pub struct Table {
     cluster: Option<String>,
     memories: usize,
     accounts: Accounts,
+    names: Names,
 }
 
 /// A process to look at again.
@@ -174,6 +177,7 @@ impl Table {
             cluster: None,
             memories: 0,
             accounts: Accounts::default(),
+            names: Names::default(),
         }
     }
 
@@ -202,10 +206,9 @@ impl Table {
         &self.around.host
     }
 
-    /// How many processes run that began before a time of day.
+    /// How many processes run that began before a monotonic time.
     pub fn running_since(&self, time: u64) -> u64 {
-        let began = |process: &&Process| self.around.clock.wall(process.start) < time;
-        self.live.values().filter(began).count() as u64
+        self.live.values().filter(|process| process.start < time).count() as u64
     }
 
     /// Forgets everything: the agent is switched off.
@@ -281,11 +284,11 @@ impl Table {
         }
         let live: Vec<u32> = self.live.keys().copied().collect();
         for pid in live {
-            let start = self.around.proc.stat(pid).map(|stat| self.around.clock.from_ticks(stat.start_ticks));
+            let ticks = self.around.proc.stat(pid).map(|stat| stat.start_ticks);
             let known = self.live.get(&pid).map(|process| process.start);
             // Ticks are coarse; another process began at least one later.
-            if let (Some(start), Some(known)) = (start, known)
-                && start > known + 20_000_000
+            if let (Some(ticks), Some(known)) = (ticks, known)
+                && self.around.clock.is_later_start(known, ticks)
             {
                 self.gone(pid);
             }
@@ -362,14 +365,14 @@ impl Table {
             // It had no title yet when it began.
             self.look_at_job(parent);
         }
-        let mut process = Process::blank(time);
+        let mut process = Process::blank(time, &self.around.clock);
         process.ppid = Some(parent);
         process.image.source = source::KERNEL;
         if let Some(mother) = self.live.get(&parent) {
             process.uid = mother.uid;
             process.context = mother.context.clone();
             process.image.about = mother.image.about.clone();
-            process.image.forked_from = Some(mother.key(parent, &self.around.clock));
+            process.image.forked_from = Some(mother.key(parent));
         }
         self.live.insert(child, process);
     }
@@ -378,7 +381,7 @@ impl Table {
         if !self.live.contains_key(&pid) {
             // Its fork was lost, or it is a helper of the kernel's.
             let start = self.around.proc.stat(pid).map(|stat| self.around.clock.from_ticks(stat.start_ticks));
-            self.live.insert(pid, Process::blank(start.unwrap_or(time)));
+            self.live.insert(pid, Process::blank(start.unwrap_or(time), &self.around.clock));
         }
         let Some(process) = self.live.get_mut(&pid) else { return };
         let age = time.saturating_sub(process.image.start);
@@ -396,7 +399,7 @@ impl Table {
             if process.exec > 0 {
                 old.about.borrow_mut().distrust_after(time);
             }
-            let mut draft = Draft::new(pid, process, &old, &self.around.clock);
+            let mut draft = Draft::new(pid, process, &old);
             draft.end(time, EndedBy::Exec, None);
             draft.end_usage = base;
             self.waiting.push_back(draft);
@@ -443,7 +446,7 @@ impl Table {
         self.note_end(pid, &process, time.unwrap_or_else(crate::clock::monotonic_ns), status);
         let image = std::mem::replace(&mut process.image, Live::new(0));
         self.memories -= usize::from(image.memory.is_some());
-        let mut draft = Draft::new(pid, &process, &image, &self.around.clock);
+        let mut draft = Draft::new(pid, &process, &image);
         image.about.borrow_mut().hear_late(image.memory, pid, &self.around.files);
         draft.end(time.unwrap_or_else(crate::clock::monotonic_ns), by, status);
         if time.is_none() {
@@ -476,10 +479,7 @@ impl Table {
             Message::Start(start) => {
                 if let Some(base) = Base::from_guest(&start) {
                     process.image.base = Some(base);
-                    let key = ImageKey {
-                        exec: process.exec.wrapping_sub(1),
-                        ..process.key(from.pid, &self.around.clock)
-                    };
+                    let key = ImageKey { exec: process.exec.wrapping_sub(1), ..process.key(from.pid) };
                     let peak = usage::earlier_peak(&start).filter(|peak| *peak > process.earlier_peak_kib);
                     process.earlier_peak_kib = process.earlier_peak_kib.max(peak.unwrap_or(0));
                     charge_earlier_image(&mut self.waiting, key, base, peak);
@@ -532,20 +532,22 @@ impl Table {
 
     /// Without kernel events, a message is the only sign of a new image.
     fn guest_without_kernel(&mut self, from: &FromGuest, time: u64) {
-        let clock = self.around.clock;
-        let start = self.around.proc.stat(from.pid).map(|stat| clock.from_ticks(stat.start_ticks));
-        let is_same = |process: &Process| start.is_none_or(|start| start < process.start + 20_000_000);
+        let clock = self.around.clock.clone();
+        let ticks = self.around.proc.stat(from.pid).map(|stat| stat.start_ticks);
+        let start = ticks.map(|ticks| clock.from_ticks(ticks));
+        let is_same =
+            |process: &Process| ticks.is_none_or(|ticks| !clock.is_later_start(process.start, ticks));
         if self.live.get(&from.pid).is_some_and(|process| !is_same(process)) {
             self.gone(from.pid);
         }
         if let Some(process) = self.live.get_mut(&from.pid) {
             let old = std::mem::replace(&mut process.image, Live::new(time));
-            let mut draft = Draft::new(from.pid, process, &old, &clock);
+            let mut draft = Draft::new(from.pid, process, &old);
             draft.end(time, EndedBy::Exec, None);
             self.waiting.push_back(draft);
             process.exec += 1;
         } else {
-            let mut process = Process::blank(start.unwrap_or(time));
+            let mut process = Process::blank(start.unwrap_or(time), &clock);
             process.exec = 1;
             self.live.insert(from.pid, process);
         }
@@ -560,7 +562,7 @@ impl Table {
 }
 
 impl Process {
-    fn blank(start: u64) -> Process {
+    fn blank(start: u64, clock: &Clock) -> Process {
         Process {
             ppid: None,
             start,
@@ -572,14 +574,13 @@ impl Process {
             image: Live::new(start),
             earlier: Vec::new(),
             earlier_peak_kib: 0,
-            recorded_start: None,
+            key_start: clock.wall(start),
             is_stepd: false,
         }
     }
 
-    fn key(&self, pid: u32, clock: &Clock) -> ImageKey {
-        let process_start = self.recorded_start.unwrap_or_else(|| clock.wall(self.start));
-        ImageKey { pid, process_start, exec: self.exec }
+    fn key(&self, pid: u32) -> ImageKey {
+        ImageKey { pid, process_start: self.key_start, exec: self.exec }
     }
 }
 

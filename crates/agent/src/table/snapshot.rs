@@ -12,7 +12,7 @@ use super::{Draft, Finished, LOOK_WITH_GUEST_NS, Look, Process, Table};
 use crate::clock::monotonic_ns;
 use crate::files::ListKey;
 
-/// A process's start is known to a clock tick, and the clock may have been set in between.
+/// A process's start is known to a clock tick, and an offset of the clock to what a look at it takes.
 const START_TOLERANCE_NS: u64 = 1_000_000_000;
 
 impl Table {
@@ -21,19 +21,20 @@ impl Table {
         let mut running = Vec::new();
         for (pid, process) in &self.live {
             if process.exec == 0 || process.image.about.borrow().from_guest {
-                let mut draft = Draft::new(*pid, process, &process.image, &self.around.clock);
+                let mut draft = Draft::new(*pid, process, &process.image);
                 running.extend(draft.finish(&self.around, self.jobs_are_told, self.cluster.as_deref()));
             }
         }
         running
     }
 
-    /// Takes in what an earlier agent knew. What does not run any more has ended unseen, and is finished.
-    pub fn restore(&mut self, known: Vec<(Image, Option<ObjectList>)>) -> Vec<Finished> {
+    /// Takes in what an earlier agent knew, by a clock with this offset. What does not run any more has ended unseen, and is
+    /// finished.
+    pub fn restore(&mut self, known: Vec<(Image, Option<ObjectList>)>, offset: i64) -> Vec<Finished> {
         let mut ended = Vec::new();
         for (image, objects) in known {
             if self.still_runs(&image) {
-                self.adopt(image, objects);
+                self.adopt(image, objects, offset);
             } else {
                 // What it refers to besides its objects is not known any more.
                 let image = Image {
@@ -53,22 +54,21 @@ impl Table {
     fn still_runs(&self, image: &Image) -> bool {
         let clock = &self.around.clock;
         self.around.proc.stat(image.key.pid).is_some_and(|stat| {
-            let start = clock.wall(clock.from_ticks(stat.start_ticks));
-            !stat.is_zombie && start.abs_diff(image.key.process_start) < START_TOLERANCE_NS
+            !stat.is_zombie && clock.is_key_of(image.key.process_start, stat.start_ticks, START_TOLERANCE_NS)
         })
     }
 
-    fn adopt(&mut self, image: Image, objects: Option<ObjectList>) {
+    fn adopt(&mut self, image: Image, objects: Option<ObjectList>, offset: i64) {
         let pid = image.key.pid;
         let Some(stat) = self.around.proc.stat(pid) else { return };
-        let clock = self.around.clock;
-        let mut process = Process::blank(clock.from_ticks(stat.start_ticks));
+        let clock = &self.around.clock;
+        let mut process = Process::blank(clock.from_ticks(stat.start_ticks), clock);
         process.ppid = image.ppid;
         process.uid = image.uid;
         process.threads = stat.threads.max(1);
         process.exec = image.key.exec;
-        process.recorded_start = Some(image.key.process_start);
-        process.image.start = image.start.saturating_sub(clock.wall(0));
+        process.key_start = image.key.process_start;
+        process.image.start = clock.monotonic(image.start, offset);
         process.image.source = image.source;
         process.image.forked_from = image.forked_from;
         // Behind an earlier image of the same process, the beginning's accounting is not known any more.

@@ -3,13 +3,14 @@
 use std::fs;
 use std::sync::Arc;
 
-use record::entry::{EndedBy, WithoutGuest};
+use record::entry::{EndedBy, JobFrom, WithoutGuest};
 use record::guest::{Message, Start, Usage};
 use sample::Proc;
 use tempfile::TempDir;
 
 use super::{Finished, FromGuest, Surroundings, Table};
 use crate::clock::Clock;
+use crate::clock::tests::Hands;
 use crate::files::{Files, HashLimits};
 use crate::kernel::{Event, TaskStats};
 
@@ -22,6 +23,10 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::by(Clock::now())
+    }
+
+    fn by(clock: Clock) -> World {
         let proc = tempfile::tempdir().unwrap();
         let reader = Proc::new(proc.path());
         let limits = HashLimits { max_bytes: 1 << 20, bytes_per_second: 1 << 30 };
@@ -29,7 +34,7 @@ impl World {
         let rules = record::rules::RuleSet::default().pack().unwrap();
         let table = Table::new(Surroundings {
             proc: reader,
-            clock: Clock::now(),
+            clock,
             host: "h".into(),
             cluster: None,
             files,
@@ -315,4 +320,230 @@ fn a_process_that_is_in_no_step_yet_is_looked_at_again() {
     world.events(&[exec(3, 10), exit(4, 10, 10, 0)]);
     let last = world.ended().pop().unwrap().image;
     assert_eq!((last.place.job.as_deref(), last.place.step.as_deref()), (Some("5"), Some("0")));
+}
+
+const HOUR: u64 = 3600 * SECOND;
+
+/// What is done to the clocks while a process runs.
+const DONE: [(i64, u64); 5] =
+    [(0, 0), (HOUR.cast_signed(), 0), (-HOUR.cast_signed(), 0), (0, HOUR), (-2 * HOUR.cast_signed(), HOUR)];
+
+#[test]
+fn a_process_keeps_its_key_and_its_durations_when_the_clock_is_set_or_the_machine_sleeps() {
+    for (set_by, slept) in DONE {
+        let (hands, clock) = Hands::new(100 * SECOND, 150 * SECOND, 500 * HOUR);
+        let mut world = World::by(clock.clone());
+        let began = hands.now();
+        world.proc_entry(10, began.boottime / 10_000_000);
+        world.events(&[fork(began.monotonic, 1, 10), exec(began.monotonic + 1, 10)]);
+        hands.pass(10 * SECOND);
+        clock.follow();
+        hands.set(set_by);
+        hands.suspend(slept);
+        hands.pass(SECOND);
+        clock.follow();
+        // Events were lost: it is still the one in `/proc`.
+        world.table.resynchronise();
+        let census = world.table.census(hands.now().monotonic);
+        let alive = census.live.get(&10).map(|alive| alive.start);
+        assert!(alive.is_none_or(|start| clock.is_same_start(start, began.boottime / 10_000_000)));
+        world.events(&[exec(hands.now().monotonic, 10)]);
+        hands.pass(5 * SECOND);
+        let end = hands.now();
+        world.events(&[exit(end.monotonic, 10, 10, 0)]);
+        let found: Vec<_> = world
+            .ended()
+            .iter()
+            .map(|finished| {
+                let image = &finished.image;
+                (
+                    image.key.process_start,
+                    image.key.exec,
+                    image.end.unwrap() - image.start,
+                    image.end.unwrap(),
+                )
+            })
+            .collect();
+        let first = 11 * SECOND + slept - 1;
+        assert_eq!(
+            found,
+            [(began.wall, 1, first, end.wall - 5 * SECOND), (began.wall, 2, 5 * SECOND, end.wall)],
+            "{set_by} {slept}"
+        );
+    }
+}
+
+#[test]
+fn another_process_with_the_pid_is_another_also_after_the_machine_slept() {
+    for (set_by, slept) in DONE {
+        let (hands, clock) = Hands::new(100 * SECOND, 150 * SECOND, 500 * HOUR);
+        let mut world = World::by(clock.clone());
+        world.events(&[fork(hands.now().monotonic, 1, 10), exec(hands.now().monotonic, 10)]);
+        hands.set(set_by);
+        hands.suspend(slept);
+        hands.pass(SECOND);
+        clock.follow();
+        world.proc_entry(10, hands.now().boottime / 10_000_000);
+        world.table.resynchronise();
+        assert_eq!(
+            world.ended().iter().map(said).collect::<Vec<_>>(),
+            [(10, 1, EndedBy::Unknown, None)],
+            "{set_by} {slept}"
+        );
+    }
+}
+
+#[test]
+fn the_next_agent_knows_a_process_by_the_clock_it_was_met_with() {
+    for (set_by, slept) in DONE {
+        let (hands, clock) = Hands::new(100 * SECOND, 150 * SECOND, 500 * HOUR);
+        let mut world = World::by(clock.clone());
+        let began = hands.now();
+        world.proc_entry(10, began.boottime / 10_000_000);
+        world.events(&[fork(began.monotonic, 1, 10), exec(began.monotonic, 10)]);
+        world.guest(10, began.monotonic + 1, "/a", 0);
+        hands.pass(SECOND);
+        hands.set(set_by);
+        clock.follow();
+        let left: Vec<_> =
+            world.table.snapshot().into_iter().map(|finished| (finished.image, None)).collect();
+        assert_eq!(left.len(), 1);
+        // And once more while no agent runs.
+        let told_by = clock.offset();
+        hands.set(set_by);
+        hands.suspend(slept);
+        hands.pass(SECOND);
+        let other = hands.clone();
+        let next = Clock::with(move || other.now()).after(&clock.offsets());
+        world.table.around.clock = next;
+        world.table.forget();
+        assert!(world.table.restore(left.clone(), told_by).is_empty(), "{set_by} {slept}");
+        let end = hands.now();
+        world.events(&[exit(end.monotonic, 10, 10, 0)]);
+        let ended = world.ended();
+        assert_eq!((ended.len(), ended[0].image.key), (1, left[0].0.key));
+        assert_eq!(ended[0].image.end, Some(end.wall));
+    }
+}
+
+const SLUID: &str = "/system.slice/n1_slurmstepd.scope/sEKNKTV3WPV500/step_0";
+
+impl World {
+    /// A process as `/proc` shows it, below a parent, in a control group of the second version.
+    fn process(&self, pid: u32, parent: u32, group: &str, environ: Option<&str>) {
+        let dir = self.proc.path().join(pid.to_string());
+        fs::create_dir_all(&dir).unwrap();
+        let stat = format!("{pid} (x) S {parent} 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0");
+        fs::write(dir.join("stat"), stat).unwrap();
+        fs::write(dir.join("cgroup"), format!("0::{group}\n")).unwrap();
+        if let Some(environ) = environ {
+            fs::write(dir.join("environ"), environ.replace(' ', "\0")).unwrap();
+        }
+    }
+
+    /// A step daemon, which belongs to this user.
+    fn stepd(&self, pid: u32, uid: u32, group: &str, title: &str) {
+        self.process(pid, 1, group, None);
+        let dir = self.proc.path().join(pid.to_string());
+        let program = self.proc.path().join("slurmstepd");
+        fs::write(&program, "").unwrap();
+        std::os::unix::fs::symlink(program, dir.join("exe")).unwrap();
+        fs::write(dir.join("cmdline"), format!("slurmstepd: [{title}]\0")).unwrap();
+        fs::write(dir.join("status"), format!("Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")).unwrap();
+    }
+
+    /// The job of a process that runs, and who says so.
+    fn job_of(&self, pid: u32) -> Option<(&str, JobFrom)> {
+        let job = self.table.live.get(&pid)?.context.job.as_ref()?;
+        assert_eq!((job.node.as_deref(), job.step.as_deref()), (Some("n1"), Some("0")));
+        Some((&job.id, job.from))
+    }
+
+    fn disputed(&self) -> u64 {
+        self.table.around.counters.job_names_disputed.get()
+    }
+}
+
+#[test]
+fn a_group_with_slurms_own_number_is_named_by_roots_step_daemon() {
+    for (uid, title, claim, expected, disputed) in [
+        (0, "12.0", Some("SLURM_JOB_ID=12"), ("12", JobFrom::Cgroup), 0),
+        // Whatever the processes say.
+        (0, "12.0", Some("SLURM_JOB_ID=99 SLURM_JOB_SLUID=sEKNKTV3WPV500"), ("12", JobFrom::Cgroup), 0),
+        (0, "12.0", None, ("12", JobFrom::Cgroup), 0),
+        // A program of a user's that calls itself so says nothing.
+        (7, "66.0", None, ("sEKNKTV3WPV500", JobFrom::Cgroup), 0),
+        (7, "66.0", Some("SLURM_JOB_ID=12"), ("12", JobFrom::Environment), 0),
+        // Of another job, and no job's id.
+        (
+            7,
+            "66.0",
+            Some("SLURM_JOB_ID=99 SLURM_JOB_SLUID=sEKNKTV3WPV501"),
+            ("sEKNKTV3WPV500", JobFrom::Cgroup),
+            0,
+        ),
+        (7, "66.0", Some("SLURM_JOB_ID=../99"), ("sEKNKTV3WPV500", JobFrom::Cgroup), 0),
+    ] {
+        let mut world = World::new();
+        world.stepd(20, uid, &format!("{SLUID}/slurm"), title);
+        world.process(21, 20, &format!("{SLUID}/user/task_0"), claim);
+        // Nothing can be read of the third but its group; its parent is gone.
+        world.process(22, 1, &format!("{SLUID}/user/task_1"), None);
+        world.events(&[fork(2, 20, 21), exec(3, 21), fork(4, 9, 22), exec(5, 22)]);
+        assert_eq!(world.job_of(21), Some(expected), "{uid} {title} {claim:?}");
+        assert_eq!(
+            (world.job_of(22), world.disputed()),
+            (Some(expected), disputed),
+            "{uid} {title} {claim:?}"
+        );
+    }
+}
+
+#[test]
+fn of_two_claims_the_first_is_believed_and_the_step_daemons_word_renames_the_job() {
+    let mut world = World::new();
+    world.process(21, 1, &format!("{SLUID}/user/task_0"), Some("SLURM_JOB_ID=12"));
+    world.process(22, 1, &format!("{SLUID}/user/task_1"), Some("SLURM_JOB_ID=99"));
+    world.events(&[fork(2, 9, 21), exec(3, 21), fork(4, 9, 22), exec(5, 22)]);
+    assert_eq!(world.job_of(22), Some(("12", JobFrom::Environment)));
+    assert!(world.disputed() > 0);
+    world.events(&[exit(6, 22, 22, 0)]);
+    world.stepd(20, 0, &format!("{SLUID}/slurm"), "13.0");
+    world.events(&[fork(7, 9, 20), exec(8, 20)]);
+    assert_eq!(world.job_of(21), Some(("13", JobFrom::Cgroup)));
+    let census = world.table.census(9);
+    let accounts: Vec<_> = census
+        .accounts
+        .iter()
+        .map(|account| (account.subject.job.as_deref(), account.ended.processes))
+        .collect();
+    assert_eq!(accounts, [(Some("13"), 1)]);
+    // One that was in another job's group cannot take this name.
+    let other = SLUID.replace("500", "501");
+    world.process(30, 1, &other, Some("SLURM_JOB_ID=13"));
+    world.events(&[fork(10, 9, 30), exec(11, 30)]);
+    assert_eq!(world.job_of(30), Some(("sEKNKTV3WPV501", JobFrom::Cgroup)));
+}
+
+#[test]
+fn what_a_job_asked_for_as_all_there_is_only_its_control_group_knows() {
+    const MB: u64 = 1 << 20;
+    for (environ, expected) in [
+        ("SLURM_MEM_PER_NODE=100 SLURM_CPUS_ON_NODE=4", Some(100 * MB)),
+        ("SLURM_MEM_PER_CPU=100 SLURM_CPUS_ON_NODE=4", Some(400 * MB)),
+        // `--mem=0`: unknown here, and not zero.
+        ("SLURM_MEM_PER_NODE=0 SLURM_CPUS_ON_NODE=4", None),
+        ("SLURM_MEM_PER_CPU=0 SLURM_CPUS_ON_NODE=4", None),
+        ("SLURM_MEM_PER_NODE=0 SLURM_MEM_PER_CPU=100 SLURM_CPUS_ON_NODE=4", Some(400 * MB)),
+        ("SLURM_MEM_PER_NODE=18446744073709551615 SLURM_CPUS_ON_NODE=4", None),
+        ("SLURM_MEM_PER_NODE=-1 SLURM_CPUS_ON_NODE=4", None),
+    ] {
+        let mut world = World::new();
+        world.process(10, 1, "/system.slice/slurmstepd.scope/job_5/step_0", Some(environ));
+        world.events(&[fork(1, 9, 10), exec(2, 10)]);
+        let census = world.table.census(3);
+        let reserved: Vec<_> =
+            census.accounts.iter().map(|account| (account.reserved.memory, account.reserved.cpus)).collect();
+        assert_eq!(reserved, [(expected, Some(4))], "{environ}");
+    }
 }

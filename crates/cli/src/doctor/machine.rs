@@ -4,9 +4,10 @@ use std::fs;
 use std::io;
 use std::process::{Command, Stdio};
 
-use agent::clock::{monotonic_ns, wall_ns};
+use agent::clock::{Clock, monotonic_ns, wall_ns};
 use agent::kernel::{Connector, Event, Taskstats};
 use agent::sampling::{Collector, Counting};
+use agent::waits::Waits;
 use record::metric::id;
 use record::reading::Values;
 
@@ -107,7 +108,7 @@ pub fn check_sensors(node: &Node) -> Vec<Check> {
     if !node.config.sampling.enabled {
         return vec![Check::skip("sensors", "nothing is measured: sampling.enabled = false")];
     }
-    let mut collector = node.config.collector();
+    let mut collector = node.config.collector(Clock::now(), Waits::default());
     let values = collector.read_node();
     vec![counters(node, &collector, &values), gpus(&mut collector)]
 }
@@ -232,7 +233,7 @@ fn against_spool(spool: &Content) -> Check {
         Some(ahead) if ahead > CLOCK_TOLERANCE_NS => Check::fail(
             NAME,
             format!("the newest record is {:.0} s in the future: the clock was set back", ahead as f64 / 1e9),
-            "set the clock right, then systemctl restart jobglass-agent: it keeps the time it started with",
+            "set the clock right; the agent follows it, what is recorded keeps its times",
         ),
         Some(_) => Check::ok(NAME, "no record is in the future"),
     }

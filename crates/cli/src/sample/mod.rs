@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use agent::clock::{Clock, monotonic_ns};
 use agent::sampling::{Collector, Counting, Tracked};
 use agent::table::{Census, Subject};
+use agent::waits::Waits;
 use anyhow::{Context, Result};
 use record::entry::Entry;
 use record::reading::Reading;
@@ -74,10 +75,11 @@ impl ThisNode {
         if let Some(nvml) = nvml {
             setup.nvml = nvml.to_owned();
         }
+        let clock = Clock::now();
         ThisNode {
             host,
-            clock: Clock::now(),
-            collector: Collector::new(Counting::default(), setup),
+            clock: clock.clone(),
+            collector: Collector::new(clock, Waits::default(), Counting::default(), setup),
             tracked: BTreeMap::new(),
             is_first: true,
         }

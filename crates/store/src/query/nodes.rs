@@ -15,6 +15,8 @@ const RECENT_NS: i64 = 86_400_000_000_000;
 /// One reading of a node.
 struct Reading {
     time_ns: i64,
+    /// The boot, and the time since.
+    steady: Option<(u64, i64)>,
     values: BTreeMap<&'static str, i64>,
 }
 
@@ -23,8 +25,10 @@ impl Snapshot<'_> {
     pub(super) fn nodes(&self, host: Option<&str>, now_ns: i64) -> Result<Rows, StoreError> {
         let names: Vec<&'static str> = metric::of(Of::Node).map(|metric| metric.name).collect();
         let sql = format!(
-            "SELECT host, time_ns, {} FROM node_sample WHERE time_ns >= ? AND (? IS NULL OR host = ?) \
-             QUALIFY row_number() OVER (PARTITION BY host ORDER BY time_ns DESC) <= 2 ORDER BY host, time_ns",
+            "SELECT host, time_ns, boot, since_boot_ns, {} FROM node_sample WHERE time_ns >= ? \
+             AND (? IS NULL OR host = ?) \
+             QUALIFY row_number() OVER (PARTITION BY host ORDER BY stream DESC, number DESC) <= 2 \
+             ORDER BY host, stream, number",
             names.join(", ")
         );
         let host = host.map_or(Sql::Null, |host| Sql::Text(host.to_owned()));
@@ -33,11 +37,12 @@ impl Snapshot<'_> {
         self.rows(&sql, &[since, host.clone(), host], |row| {
             let mut values = BTreeMap::new();
             for (at, name) in names.iter().enumerate() {
-                if let Some(value) = row.get::<_, Option<i64>>(at + 2)? {
+                if let Some(value) = row.get::<_, Option<i64>>(at + 4)? {
                     values.insert(*name, value);
                 }
             }
-            nodes.entry(row.get(0)?).or_default().push(Reading { time_ns: row.get(1)?, values });
+            let steady = row.get::<_, Option<u64>>(2)?.zip(row.get(3)?);
+            nodes.entry(row.get(0)?).or_default().push(Reading { time_ns: row.get(1)?, steady, values });
             Ok(())
         })?;
         let jobs = self.jobs_on_nodes(now_ns)?;
@@ -71,7 +76,7 @@ impl Snapshot<'_> {
     /// The batch jobs in the last reading of each host that had any.
     fn jobs_on_nodes(&self, now_ns: i64) -> Result<BTreeMap<String, Vec<String>>, StoreError> {
         let sql = "SELECT host, job FROM job_sample WHERE time_ns >= ? AND job IS NOT NULL \
-                   GROUP BY host, job HAVING max_by(end_ns IS NULL AND time_ns + 2 * every_ns >= ?, time_ns) \
+                   GROUP BY host, job HAVING max_by(end_ns IS NULL AND time_ns + 2 * every_ns >= ?, rowid) \
                    ORDER BY host, job";
         let since = Sql::BigInt(now_ns.saturating_sub(RECENT_NS));
         let mut jobs: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -92,7 +97,7 @@ fn node(host: &str, readings: &[Reading], jobs: &[String]) -> Map<String, Value>
         let before = before?.values.get(name)?;
         value(name)?.checked_sub(*before).filter(|grown| *grown >= 0)
     };
-    let seconds = before.map(|before| (last.time_ns - before.time_ns) as f64 / 1e9);
+    let seconds = before.and_then(|before| seconds_between(before, last));
     let rate = |name: &str| Some(grown(name)? as f64 / seconds.filter(|seconds| *seconds > 0.0)?);
     let parts = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
     let spent: Option<Vec<i64>> = parts.iter().map(|part| grown(&format!("node_cpu_{part}"))).collect();
@@ -123,12 +128,21 @@ fn node(host: &str, readings: &[Reading], jobs: &[String]) -> Map<String, Value>
     ])
 }
 
+/// The time between two readings, by the clock that nobody sets; unknown over a reboot.
+fn seconds_between(before: &Reading, last: &Reading) -> Option<f64> {
+    let nanos = match (before.steady, last.steady) {
+        (Some((one, from)), Some((other, to))) => (one == other).then_some(to.saturating_sub(from))?,
+        _ => last.time_ns.saturating_sub(before.time_ns),
+    };
+    Some(nanos as f64 / 1e9)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn reading(time_ns: i64, values: &[(&'static str, i64)]) -> Reading {
-        Reading { time_ns, values: values.iter().copied().collect() }
+        Reading { time_ns, steady: None, values: values.iter().copied().collect() }
     }
 
     #[test]
@@ -155,6 +169,15 @@ mod tests {
         );
         let two = node("n1", &[first, reading(2_000_000_000, &cpu(175, 125))], &[]);
         assert_eq!((&two["cpu_busy"], &two["disk_read"]), (&json!(0.75), &json!(37.5)));
+        // The clock was set back, or the machine was booted anew, which its counters do not show.
+        for (steady, read) in
+            [(Some((7, 4_000_000_000)), json!(37.5)), (Some((8, 4_000_000_000)), Value::Null)]
+        {
+            let mut first = reading(0, &cpu(100, 100));
+            first.steady = Some((7, 2_000_000_000));
+            let last = Reading { steady, ..reading(-3_600_000_000_000, &cpu(175, 125)) };
+            assert_eq!(node("n1", &[first, last], &[])["disk_read"], read, "{steady:?}");
+        }
         // It was booted in between.
         let three = node("n1", &[reading(0, &cpu(100, 100)), reading(2_000_000_000, &cpu(5, 5))], &[]);
         assert_eq!((&three["cpu_busy"], &three["disk_read"]), (&Value::Null, &Value::Null));

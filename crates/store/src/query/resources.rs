@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use digest::series::{At, Part, Span, within};
+use digest::series::{At, Part, Span, Steady, Told, within};
 use digest::{Characteristic, coverage, profile};
 use duckdb::Row;
 use duckdb::types::Value as Sql;
@@ -17,8 +17,8 @@ const COLUMNS: usize = 40;
 
 /// The columns before those of the metrics.
 const LEAD: &str = "host, node, time_ns, start_ns, end_ns, every_ns, reserved_cpus, reserved_memory, reserved_gpus, \
-                    is_shared, \"user\", cluster";
-const LEAD_COLUMNS: usize = 12;
+                    is_shared, \"user\", cluster, boot, since_boot_ns";
+const LEAD_COLUMNS: usize = 14;
 
 /// Readings of a node that are this much earlier or later than a job may reach into its time.
 const AROUND_NS: i64 = 600_000_000_000;
@@ -31,6 +31,8 @@ pub(super) struct OnNode {
     pub node: Option<String>,
     cluster: Option<String>,
     user: Option<String>,
+    /// As the node's clock told them.
+    told: Vec<Told>,
     pub part: Part,
     cpus: Option<u32>,
     memory: Option<i64>,
@@ -143,10 +145,13 @@ impl Snapshot<'_> {
             conditions.add("(host = ? OR node = ?)", [Sql::Text(host.clone()), Sql::Text(host.clone())]);
         }
         let names: String = metrics.iter().map(|metric| format!(", {}", metric.name)).collect();
-        let sql =
-            format!("SELECT {LEAD}{names} FROM job_sample {} ORDER BY node, host, time_ns", conditions.sql());
+        let sql = format!(
+            "SELECT {LEAD}{names} FROM job_sample {} ORDER BY node, host, stream, number",
+            conditions.sql()
+        );
         let mut nodes: Vec<OnNode> = Vec::new();
         self.rows(&sql, &conditions.values, |row| take(row, metrics.len(), &mut nodes))?;
+        nodes.iter_mut().for_each(|on| on.part = Part::of(&on.told));
         Ok(nodes)
     }
 }
@@ -155,7 +160,6 @@ impl Snapshot<'_> {
 fn take(row: &Row, metrics: usize, nodes: &mut Vec<OnNode>) -> duckdb::Result<()> {
     let (host, node): (String, Option<String>) = (row.get(0)?, row.get(1)?);
     let cluster: Option<String> = row.get(11)?;
-    let (start, end): (i64, Option<i64>) = (row.get(3)?, row.get(4)?);
     let is_same = |on: &OnNode| on.host == host && on.node == node;
     if !nodes.last().is_some_and(is_same) {
         nodes.push(OnNode {
@@ -163,7 +167,8 @@ fn take(row: &Row, metrics: usize, nodes: &mut Vec<OnNode>) -> duckdb::Result<()
             node,
             cluster: None,
             user: None,
-            part: Part { start, ..Part::default() },
+            told: Vec::new(),
+            part: Part::default(),
             cpus: None,
             memory: None,
             gpus: None,
@@ -172,9 +177,14 @@ fn take(row: &Row, metrics: usize, nodes: &mut Vec<OnNode>) -> duckdb::Result<()
         });
     }
     let Some(on) = nodes.last_mut() else { return Ok(()) };
-    on.part.start = on.part.start.min(start);
-    on.part.end = end;
-    on.part.readings.push(At { time: row.get(2)?, every: row.get(5)? });
+    let boot: Option<u64> = row.get(12)?;
+    on.told.push(Told {
+        time: row.get(2)?,
+        start: row.get(3)?,
+        end: row.get(4)?,
+        every: row.get(5)?,
+        steady: boot.zip(row.get(13)?).map(|(boot, since)| Steady { boot, since }),
+    });
     on.cpus = row.get::<_, Option<u32>>(6)?.or(on.cpus);
     on.memory = row.get::<_, Option<i64>>(7)?.or(on.memory);
     on.gpus = row.get::<_, Option<u32>>(8)?.or(on.gpus);
