@@ -1,12 +1,13 @@
 //! Deletes what may no longer be kept: everything of a user, or everything that is too old; and with it whatever no
 //! process refers to any more.
 
-use duckdb::params;
 use duckdb::types::Value as Sql;
+use duckdb::{Connection, params};
 use serde::{Deserialize, Serialize};
 
-use crate::StoreError;
+use crate::upkeep::{COARSE, SAMPLES};
 use crate::write::Writer;
+use crate::{StoreError, upkeep};
 
 /// What is to be deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,8 +49,32 @@ const COMMANDS_OF_USER: &str = "DELETE FROM command_sample c USING job_sample j 
 const CARDS_OF_USER: &str = "UPDATE card_sample c SET cluster = NULL, job = NULL, session = NULL FROM job_sample j \
     WHERE (j.\"user\" = ? OR j.uid = ?) AND c.stream = j.stream AND c.number = j.number \
     AND c.job IS NOT DISTINCT FROM j.job AND c.session IS NOT DISTINCT FROM j.session";
+const OLD_CARDS_OF_USER: &str = "UPDATE card_coarse c SET cluster = NULL, job = NULL, session = NULL FROM job_coarse j \
+    WHERE (j.\"user\" = ? OR j.uid = ?) AND c.job IS NOT DISTINCT FROM j.job \
+    AND c.session IS NOT DISTINCT FROM j.session AND c.host = j.host \
+    AND c.from_ns <= j.time_ns AND c.time_ns >= j.from_ns";
+
+/// A command is of the job that was on the same node at the same time; names of sessions come again.
+const OLD_COMMANDS_OF_USER: &str = "DELETE FROM command_coarse c USING job_coarse j \
+    WHERE (j.\"user\" = ? OR j.uid = ?) AND c.job IS NOT DISTINCT FROM j.job \
+    AND c.session IS NOT DISTINCT FROM j.session AND c.host = j.host AND c.node IS NOT DISTINCT FROM j.node \
+    AND c.from_ns <= j.time_ns AND c.time_ns >= j.from_ns";
 
 impl Writer {
+    /// Deletes what was made coarse before a time, and remembers that series are no longer whole; says how many rows.
+    pub fn forget_coarse(&mut self, before_ns: i64) -> Result<u64, StoreError> {
+        let transaction = self.connection.transaction()?;
+        let rows = delete_series(&transaction, &COARSE, before_ns)?;
+        transaction.commit()?;
+        Ok(rows)
+    }
+
+    /// Deletes the rows of jobs that ended before a time; says how many.
+    pub fn forget_jobs(&mut self, before_ns: i64) -> Result<u64, StoreError> {
+        let sql = "DELETE FROM job WHERE coalesce(end_ns, computed_ns) < ?";
+        Ok(self.connection.execute(sql, params![before_ns])? as u64)
+    }
+
     /// Deletes all of it or nothing. What is received already stays known as received: a batch that an agent sends
     /// again does not bring it back.
     pub fn forget(&mut self, what: &Forget) -> Result<Forgotten, StoreError> {
@@ -59,20 +84,23 @@ impl Writer {
                 let uid = user.parse::<u32>().map_or(Sql::Null, Sql::UInt);
                 transaction.execute(COMMANDS_OF_USER, params![user, uid])?;
                 transaction.execute(CARDS_OF_USER, params![user, uid])?;
+                transaction.execute(OLD_COMMANDS_OF_USER, params![user, uid])?;
+                transaction.execute(OLD_CARDS_OF_USER, params![user, uid])?;
                 transaction.execute("DELETE FROM job WHERE \"user\" = ?", params![user])?;
-                let of_user = "DELETE FROM job_sample WHERE \"user\" = ? OR uid = ?";
-                transaction.execute(of_user, params![user, uid])?;
+                for table in ["job_sample", "job_coarse"] {
+                    let of_user = format!("DELETE FROM {table} WHERE \"user\" = ? OR uid = ?");
+                    transaction.execute(&of_user, params![user, uid])?;
+                }
                 let of_user = "DELETE FROM process WHERE \"user\" = ? OR uid = ?";
                 transaction.execute(of_user, params![user, uid])?
             }
             Forget::Before(time) => {
                 transaction.execute("DELETE FROM gap WHERE to_ns < ?", params![time])?;
-                for table in
-                    ["health", "job_sample", "command_sample", "node_sample", "card_sample", "node_hardware"]
-                {
-                    let old = format!("DELETE FROM {table} WHERE time_ns < ?");
-                    transaction.execute(&old, params![time])?;
+                for table in ["health", "node_hardware"] {
+                    transaction.execute(&format!("DELETE FROM {table} WHERE time_ns < ?"), params![time])?;
                 }
+                delete_series(&transaction, &SAMPLES, *time)?;
+                delete_series(&transaction, &COARSE, *time)?;
                 let old = "DELETE FROM process WHERE coalesce(end_ns, start_ns) < ?";
                 transaction.execute(old, params![time])?
             }
@@ -89,4 +117,16 @@ impl Writer {
         self.load_shared(epoch)?;
         Ok(Forgotten { processes: processes as u64, shared: shared as u64 })
     }
+}
+
+/// Deletes what the tables have of the time before; how many rows.
+fn delete_series(connection: &Connection, tables: &[&str], before_ns: i64) -> Result<u64, StoreError> {
+    let mut rows = 0;
+    for table in tables {
+        rows += connection.execute(&format!("DELETE FROM {table} WHERE time_ns < ?"), params![before_ns])?;
+    }
+    if rows > 0 {
+        upkeep::deleted_before(connection, before_ns)?;
+    }
+    Ok(rows as u64)
 }

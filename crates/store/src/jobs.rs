@@ -7,11 +7,12 @@ use duckdb::types::Value as Sql;
 use duckdb::{ToSql, params};
 use record::metric::{self, Kind, Of};
 use record::reading::Reading;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::StoreError;
+use crate::query::resources::{Measured, is_cut};
 use crate::query::{Filter, Reader};
 use crate::write::Writer;
+use crate::{StoreError, upkeep};
 
 /// A job or session.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,10 +42,10 @@ const NOT_MADE: &str = "SELECT s.cluster, s.job, s.session FROM (
     WHERE j.readings IS NULL OR j.readings < s.readings";
 
 /// The characteristics of a metric that are kept.
-const CHARACTERISTICS: [&str; 6] = ["min", "max", "avg", "median", "node_min", "node_max"];
+pub(crate) const CHARACTERISTICS: [&str; 6] = ["min", "max", "avg", "median", "node_min", "node_max"];
 
 /// A counter's last value is its sum.
-fn last_name(kind: Kind) -> &'static str {
+pub(crate) fn last_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Counter => "total",
         Kind::Gauge => "last",
@@ -97,17 +98,7 @@ impl Writer {
         if due.is_empty() {
             return Ok(0);
         }
-        let reader = Reader::new(self.connection.try_clone()?);
-        let mut rows = Vec::with_capacity(due.len());
-        for key in &due {
-            let filter = Filter {
-                cluster: key.cluster.clone(),
-                job: key.job.clone().or(key.session.clone()),
-                ..Filter::default()
-            };
-            rows.push((key, reader.resources(&filter, now_ns)?));
-        }
-        drop(reader);
+        let rows = self.made(&due, now_ns)?;
         let transaction = self.connection.transaction()?;
         for (key, _) in &rows {
             let old = "DELETE FROM job WHERE cluster IS NOT DISTINCT FROM ? AND job IS NOT DISTINCT FROM ? \
@@ -115,7 +106,7 @@ impl Writer {
             transaction.execute(old, params![key.cluster, key.job, key.session])?;
         }
         let mut table = transaction.appender("job")?;
-        for (key, resources) in rows.iter().filter(|(_, resources)| !resources.is_null()) {
+        for (key, resources) in &rows {
             let row = columns(key, resources, now_ns);
             let row: Vec<&dyn ToSql> = row.iter().map(|value| value as &dyn ToSql).collect();
             table.append_row(&row[..])?;
@@ -125,6 +116,56 @@ impl Writer {
         transaction.commit()?;
         self.ended.retain(|key| !due.contains(key));
         Ok(self.ended.len())
+    }
+
+    /// The rows of jobs, as far as they are better than those that are there.
+    fn made<'k>(&self, due: &'k [JobKey], now_ns: i64) -> Result<Vec<(&'k JobKey, Value)>, StoreError> {
+        let reader = Reader::new(self.connection.try_clone()?);
+        let deleted = upkeep::load_deleted(&self.connection)?;
+        let mut rows = Vec::with_capacity(due.len());
+        for key in due {
+            let name = key.job.clone().or(key.session.clone());
+            let filter = Filter { cluster: key.cluster.clone(), job: name, ..Filter::default() };
+            let measured = reader.measured(&filter, now_ns)?;
+            let old = reader.row_of(key)?;
+            rows.extend(better(old.as_ref(), measured, deleted).map(|value| (key, value)));
+        }
+        Ok(rows)
+    }
+}
+
+/// What is to stand in the row of a job; `None` if what stands there stays, because it was made of more than is left of the
+/// readings.
+///
+/// A row that was made of all readings is not made anew of what was put together, unless something new has come; then it keeps the
+/// least and greatest of before, which rates no longer show. Once some of the readings may be deleted it stays for ever.
+fn better(old: Option<&Map<String, Value>>, measured: Measured, deleted: Option<i64>) -> Option<Value> {
+    let Measured { mut value, is_coarse } = measured;
+    if value.is_null() {
+        return None;
+    }
+    let Some(old) = old else { return Some(value) };
+    let of_old = |name: &str| old.get(name).and_then(Value::as_f64);
+    let is_more = value["readings"].as_f64() > of_old("readings");
+    if is_cut(of_old("start_ns"), deleted) || is_coarse && !is_more {
+        return None;
+    }
+    if is_coarse {
+        keep_extremes(old, &mut value);
+    }
+    Some(value)
+}
+
+fn keep_extremes(old: &Map<String, Value>, value: &mut Value) {
+    let choices: [(&str, fn(f64, f64) -> f64); 2] = [("min", f64::min), ("max", f64::max)];
+    for metric in metric::of(Of::Job) {
+        for (name, choose) in choices {
+            let before = old.get(&format!("{}_{name}", metric.name)).and_then(Value::as_f64);
+            // What was never read has none.
+            if let Some((before, now)) = before.zip(value["metrics"][metric.name][name].as_f64()) {
+                value["metrics"][metric.name][name] = choose(before, now).into();
+            }
+        }
     }
 }
 
@@ -158,4 +199,50 @@ fn columns(key: &JobKey, resources: &Value, now_ns: i64) -> Vec<Sql> {
         row.push(number(&of[last_name(metric.kind)]));
     }
     row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A job's row or what its readings say: how many, the beginning, and the least and greatest of the CPU.
+    fn row(readings: u64, start: i64, min: f64, max: f64) -> Map<String, Value> {
+        let row =
+            json!({"readings": readings as f64, "start_ns": start as f64, "cpu_min": min, "cpu_max": max});
+        row.as_object().cloned().unwrap()
+    }
+
+    #[test]
+    fn a_good_row_is_not_replaced_by_a_worse_one() {
+        let measured = |readings: u64, is_coarse| Measured {
+            value: json!({"readings": readings, "metrics": {"cpu": {"min": 2.0, "max": 3.0}}}),
+            is_coarse,
+        };
+        let old = row(10, 100, 1.0, 4.0);
+        let never = Measured { value: Value::Null, is_coarse: false };
+        for (about, old, measured, deleted, expected) in [
+            ("the first one", None, measured(1, true), Some(500), Some((2.0, 3.0))),
+            ("readings that are all there", Some(&old), measured(11, false), None, Some((2.0, 3.0))),
+            (
+                "less was only ever deleted before it",
+                Some(&old),
+                measured(11, false),
+                Some(100),
+                Some((2.0, 3.0)),
+            ),
+            ("some may be deleted", Some(&old), measured(99, false), Some(101), None),
+            ("coarse, and nothing new", Some(&old), measured(10, true), None, None),
+            ("coarse, with something new", Some(&old), measured(11, true), None, Some((1.0, 4.0))),
+            ("coarse, and some may be deleted", Some(&old), measured(11, true), Some(101), None),
+            ("nothing is left", Some(&old), never, None, None),
+        ] {
+            let found = better(old, measured, deleted);
+            let found = found.map(|value| {
+                let of = |name: &str| value["metrics"]["cpu"][name].as_f64().unwrap();
+                (of("min"), of("max"))
+            });
+            assert_eq!(found, expected, "{about}");
+        }
+    }
 }

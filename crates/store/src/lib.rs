@@ -4,6 +4,8 @@
 //! many batches in one transaction. Readers have connections of their own and never wait for it.
 
 mod backup;
+mod coarse;
+mod compact;
 mod forget;
 mod jobs;
 pub mod query;
@@ -11,6 +13,7 @@ mod received;
 mod samples;
 mod schema;
 pub mod time;
+mod upkeep;
 mod write;
 
 use std::path::Path;
@@ -18,9 +21,11 @@ use std::sync::{Mutex, PoisonError};
 
 use duckdb::{Config, Connection};
 
+pub use coarse::Coarsen;
 pub use forget::{Forget, Forgotten};
 pub use intake::{Catalogue, PrepareError, Prepared, prepare};
 pub use query::{Filter, GroupBy, Reader, Rule, Rules};
+pub use upkeep::{ROWS, Step};
 pub use write::{Applied, Writer};
 
 /// The name of the database in its directory.

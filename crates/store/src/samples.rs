@@ -8,7 +8,7 @@ use crate::StoreError;
 use crate::write::signed;
 
 /// The metrics of a command, in the order of the columns.
-const OF_COMMANDS: [u16; 7] =
+pub(crate) const OF_COMMANDS: [u16; 7] =
     [id::CPU_USER, id::CPU_SYSTEM, id::MEMORY, id::PROCESSES, id::THREADS, id::READ_BYTES, id::WRITE_BYTES];
 
 /// The appenders of the tables.

@@ -5,7 +5,11 @@ use duckdb::Connection;
 use crate::StoreError;
 
 /// Each step brings the tables from one version to the next; a step that has been released never changes.
-const STEPS: [&str; 2] = [include_str!("../schema/0001.sql"), include_str!("../schema/0002.sql")];
+const STEPS: [&str; 3] = [
+    include_str!("../schema/0001.sql"),
+    include_str!("../schema/0002.sql"),
+    include_str!("../schema/0003.sql"),
+];
 
 /// The version this program reads and writes.
 pub const VERSION: usize = STEPS.len();

@@ -1,11 +1,13 @@
 //! Questions to the store. Whatever a user gives is a bound value, never text of a query.
 
 pub mod environment;
+mod hosts;
 mod job;
 mod nodes;
+mod on_node;
 mod processes;
 mod programs;
-mod resources;
+pub(crate) mod resources;
 mod series;
 mod uses;
 
@@ -15,8 +17,10 @@ use record::metric::Metric;
 use serde_json::{Map, Value, json};
 
 use crate::StoreError;
+use crate::jobs::JobKey;
 
 pub use environment::{Rule, Rules};
+use resources::Measured;
 pub use uses::GroupBy;
 
 /// Which processes are asked for; what is absent does not matter.
@@ -89,7 +93,17 @@ impl Reader {
 
     /// The row of a job that has ended: its characteristics, by the names of the columns.
     pub fn job_row(&self, job: &str) -> Result<Option<Map<String, Value>>, StoreError> {
-        self.ask(|snapshot| snapshot.job_row(job))
+        self.ask(|snapshot| snapshot.job_row(job, None))
+    }
+
+    /// The row of exactly this job.
+    pub(crate) fn row_of(&self, key: &JobKey) -> Result<Option<Map<String, Value>>, StoreError> {
+        self.ask(|snapshot| snapshot.row_of(key))
+    }
+
+    /// What the readings of a job say that are there now.
+    pub(crate) fn measured(&self, filter: &Filter, now_ns: i64) -> Result<Measured, StoreError> {
+        self.ask(|snapshot| snapshot.measured(filter, now_ns))
     }
 
     /// How the nodes fare, or one of them.

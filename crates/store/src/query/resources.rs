@@ -1,120 +1,92 @@
 //! What a job reserved and what it used, from its readings.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use digest::series::{At, Part, Span, Steady, Told, within};
+use digest::series::{Part, Span};
 use digest::{Characteristic, coverage, profile};
-use duckdb::Row;
 use duckdb::types::Value as Sql;
 use record::metric::{self, Kind, Metric, Of, Unit};
 use serde_json::{Map, Value, json};
 
+use super::hosts::{Hosts, of_hosts};
+use super::on_node::{OnNode, Stretch};
 use super::{Conditions, Filter, Snapshot, time};
 use crate::StoreError;
+use crate::jobs::JobKey;
 
 /// A job is shown in so many columns over its time.
 const COLUMNS: usize = 40;
 
-/// The columns before those of the metrics.
-const LEAD: &str = "host, node, time_ns, start_ns, end_ns, every_ns, reserved_cpus, reserved_memory, reserved_gpus, \
-                    is_shared, \"user\", cluster, boot, since_boot_ns";
-const LEAD_COLUMNS: usize = 14;
-
-/// Readings of a node that are this much earlier or later than a job may reach into its time.
-const AROUND_NS: i64 = 600_000_000_000;
-/// Nodes are usually read this often.
-const USUAL_NS: i64 = 60_000_000_000;
-
-/// A job on one node.
-pub(super) struct OnNode {
-    pub host: String,
-    pub node: Option<String>,
-    cluster: Option<String>,
-    user: Option<String>,
-    /// As the node's clock told them.
-    told: Vec<Told>,
-    pub part: Part,
-    cpus: Option<u32>,
-    memory: Option<i64>,
-    gpus: Option<u32>,
-    is_shared: bool,
-    /// Of each metric, the value of each reading.
-    pub values: Vec<Vec<Option<i64>>>,
-}
-
-/// Hosts, with all that was read of them while a job was there.
-pub(super) type Hosts = BTreeMap<String, OnHost>;
-
-/// A host's own readings.
-pub(super) struct OnHost {
-    times: Vec<i64>,
-    /// Of each metric of nodes, the value of each reading.
-    pub values: Vec<Vec<Option<i64>>>,
-}
-
-impl OnHost {
-    fn new(metrics: usize) -> OnHost {
-        OnHost { times: Vec::new(), values: vec![Vec::new(); metrics] }
-    }
-
-    /// When it was read. How often that was meant to be is not recorded: it is as often as it ever was.
-    pub fn readings(&self) -> Vec<At> {
-        readings(&self.times)
-    }
-}
-
-pub(super) fn readings(times: &[i64]) -> Vec<At> {
-    let gaps = times.iter().zip(times.iter().skip(1)).map(|(from, to)| to.saturating_sub(*from));
-    let every = gaps.filter(|gap| *gap > 0).min().unwrap_or(USUAL_NS);
-    times.iter().map(|time| At { time: *time, every }).collect()
+/// What the readings of a job say.
+pub(crate) struct Measured {
+    /// Null if it was never measured.
+    pub value: Value,
+    /// Some of the readings were put together.
+    pub is_coarse: bool,
 }
 
 impl Snapshot<'_> {
-    /// What a job reserved and used; null if it was never measured.
-    pub(super) fn resources(&self, filter: &Filter, now_ns: i64) -> Result<Value, StoreError> {
+    /// What the readings of a job say, as far as they are there.
+    pub(super) fn measured(&self, filter: &Filter, now_ns: i64) -> Result<Measured, StoreError> {
         let nodes = self.on_nodes(filter, &metric::of(Of::Job).collect::<Vec<_>>())?;
-        if nodes.is_empty() {
-            return Ok(Value::Null);
+        let value = if nodes.is_empty() {
+            Value::Null
+        } else {
+            summary(&nodes, &self.hosts(&nodes, now_ns)?, now_ns)
+        };
+        Ok(Measured { value, is_coarse: nodes.iter().any(|on| on.is_coarse) })
+    }
+
+    /// What a job reserved and used; null if it was never measured. Where readings were put together or deleted, its row
+    /// knows better: it was made of all of them.
+    pub(super) fn resources(&self, filter: &Filter, now_ns: i64) -> Result<Value, StoreError> {
+        let Measured { mut value, is_coarse } = self.measured(filter, now_ns)?;
+        let deleted = crate::upkeep::load_deleted(&self.0)?;
+        // A row is of all nodes.
+        if let (Some(job), None) = (&filter.job, &filter.host)
+            && (is_coarse || value.is_null() || is_cut(value["start_ns"].as_f64(), deleted))
+            && let Some(row) = self.job_row(job, filter.cluster.as_deref())?
+        {
+            put_row(&mut value, &row);
         }
-        let hosts = self.hosts(&nodes, now_ns)?;
-        Ok(summary(&nodes, &hosts, now_ns))
+        Ok(value)
     }
 
-    /// The readings of a job's hosts from a while before it began to a while after it ended.
-    pub(super) fn hosts(&self, nodes: &[OnNode], now_ns: i64) -> Result<Hosts, StoreError> {
-        let (start, until) = interval(nodes, now_ns);
-        let names: BTreeSet<&str> = nodes.iter().map(|on| on.host.as_str()).collect();
-        let metrics: Vec<&str> = metric::of(Of::Node).map(|metric| metric.name).collect();
-        let places = vec!["?"; names.len()].join(", ");
-        let sql = format!(
-            "SELECT host, time_ns, {} FROM node_sample WHERE time_ns BETWEEN ? AND ? AND host IN ({places}) \
-             ORDER BY host, time_ns",
-            metrics.join(", ")
-        );
-        let times = [start.saturating_sub(AROUND_NS), until.saturating_add(AROUND_NS)];
-        let values = times.map(Sql::BigInt).into_iter();
-        let values: Vec<Sql> = values.chain(names.iter().map(|name| Sql::Text((*name).to_owned()))).collect();
-        let mut hosts = Hosts::new();
-        self.rows(&sql, &values, |row| {
-            let host = hosts.entry(row.get(0)?).or_insert_with(|| OnHost::new(metrics.len()));
-            host.times.push(row.get(1)?);
-            for (at, values) in host.values.iter_mut().enumerate() {
-                values.push(row.get(at + 2)?);
+    /// The row of a job that has ended; `None` too if there are several of the name, in several clusters.
+    pub(super) fn job_row(
+        &self,
+        job: &str,
+        cluster: Option<&str>,
+    ) -> Result<Option<Map<String, Value>>, StoreError> {
+        let (column, first, last) = self.find_job("job", job)?;
+        let mut conditions = Conditions::default();
+        let place = [Sql::BigInt(first), Sql::BigInt(last), Sql::Text(job.to_owned())];
+        conditions.add(&format!("rowid BETWEEN ? AND ? AND {column} = ?"), place);
+        if let Some(cluster) = cluster {
+            conditions.add("cluster = ?", [Sql::Text(cluster.to_owned())]);
+        }
+        self.one_row(&conditions)
+    }
+
+    /// The row of exactly this job.
+    pub(super) fn row_of(&self, key: &JobKey) -> Result<Option<Map<String, Value>>, StoreError> {
+        let mut conditions = Conditions::default();
+        for (column, value) in [("cluster", &key.cluster), ("job", &key.job), ("session", &key.session)] {
+            match value {
+                Some(text) => conditions.add(&format!("{column} = ?"), [Sql::Text(text.clone())]),
+                None => conditions.add(&format!("{column} IS NULL"), []),
             }
-            Ok(())
-        })?;
-        Ok(hosts)
+        }
+        self.one_row(&conditions)
     }
 
-    /// The row of a job that has ended.
-    pub(super) fn job_row(&self, job: &str) -> Result<Option<Map<String, Value>>, StoreError> {
+    fn one_row(&self, conditions: &Conditions) -> Result<Option<Map<String, Value>>, StoreError> {
         let numbers = crate::jobs::numbers();
         let select: Vec<String> = numbers.iter().map(|name| format!("CAST({name} AS DOUBLE)")).collect();
         let sql = format!(
-            "SELECT cluster, job, session, \"user\", is_shared, {} FROM job WHERE job = ? OR session = ?",
-            select.join(", ")
+            "SELECT cluster, job, session, \"user\", is_shared, {} FROM job {}",
+            select.join(", "),
+            conditions.sql()
         );
-        let rows = self.rows(&sql, &[Sql::Text(job.to_owned()), Sql::Text(job.to_owned())], |row| {
+        let mut rows = self.rows(&sql, &conditions.values, |row| {
             let mut made = Map::new();
             for (at, name) in ["cluster", "job", "session", "user"].into_iter().enumerate() {
                 made.insert(name.to_owned(), json!(row.get::<_, Option<String>>(at)?));
@@ -125,77 +97,51 @@ impl Snapshot<'_> {
             }
             Ok(made)
         })?;
-        Ok(rows.into_iter().next())
-    }
-
-    pub(super) fn on_nodes(
-        &self,
-        filter: &Filter,
-        metrics: &[&'static Metric],
-    ) -> Result<Vec<OnNode>, StoreError> {
-        let Some(job) = &filter.job else { return Ok(Vec::new()) };
-        let (column, first, last) = self.find_job("job_sample", job)?;
-        let mut conditions = Conditions::default();
-        let values = [Sql::BigInt(first), Sql::BigInt(last), Sql::Text(job.clone())];
-        conditions.add(&format!("rowid BETWEEN ? AND ? AND {column} = ?"), values);
-        if let Some(cluster) = &filter.cluster {
-            conditions.add("cluster = ?", [Sql::Text(cluster.clone())]);
-        }
-        if let Some(host) = &filter.host {
-            conditions.add("(host = ? OR node = ?)", [Sql::Text(host.clone()), Sql::Text(host.clone())]);
-        }
-        let names: String = metrics.iter().map(|metric| format!(", {}", metric.name)).collect();
-        let sql = format!(
-            "SELECT {LEAD}{names} FROM job_sample {} ORDER BY node, host, stream, number",
-            conditions.sql()
-        );
-        let mut nodes: Vec<OnNode> = Vec::new();
-        self.rows(&sql, &conditions.values, |row| take(row, metrics.len(), &mut nodes))?;
-        nodes.iter_mut().for_each(|on| on.part = Part::of(&on.told));
-        Ok(nodes)
+        Ok(if rows.len() == 1 { rows.pop() } else { None })
     }
 }
 
-/// Takes in a row: of the node before, or of another.
-fn take(row: &Row, metrics: usize, nodes: &mut Vec<OnNode>) -> duckdb::Result<()> {
-    let (host, node): (String, Option<String>) = (row.get(0)?, row.get(1)?);
-    let cluster: Option<String> = row.get(11)?;
-    let is_same = |on: &OnNode| on.host == host && on.node == node;
-    if !nodes.last().is_some_and(is_same) {
-        nodes.push(OnNode {
-            host,
-            node,
-            cluster: None,
-            user: None,
-            told: Vec::new(),
-            part: Part::default(),
-            cpus: None,
-            memory: None,
-            gpus: None,
-            is_shared: false,
-            values: vec![Vec::new(); metrics],
-        });
+/// Whether something of the readings of a job that began then may have been deleted.
+pub(crate) fn is_cut(start_ns: Option<f64>, deleted_before: Option<i64>) -> bool {
+    start_ns.zip(deleted_before).is_some_and(|(start, before)| start < before as f64)
+}
+
+/// Puts what a row knows in place of what the readings say that are left.
+fn put_row(value: &mut Value, row: &Map<String, Value>) {
+    let known = |name: &str| row.get(name).filter(|value| !value.is_null());
+    let whole = |name: &str| known(name).and_then(Value::as_f64).map(|number| json!(number as i64));
+    if value.is_null() {
+        *value = json!({"metrics": {}, "nodes": []});
     }
-    let Some(on) = nodes.last_mut() else { return Ok(()) };
-    let boot: Option<u64> = row.get(12)?;
-    on.told.push(Told {
-        time: row.get(2)?,
-        start: row.get(3)?,
-        end: row.get(4)?,
-        every: row.get(5)?,
-        steady: boot.zip(row.get(13)?).map(|(boot, since)| Steady { boot, since }),
+    let (start, end) = (whole("start_ns"), whole("end_ns"));
+    value["start"] = time(start.as_ref().and_then(Value::as_i64));
+    value["end"] = time(end.as_ref().and_then(Value::as_i64));
+    let seconds = known("start_ns")
+        .zip(known("end_ns"))
+        .and_then(|(start, end)| Some((start.as_f64()?, end.as_f64()?)));
+    if let Some((start, end)) = seconds {
+        value["elapsed_s"] = json!((end - start) / 1e9);
+    }
+    (value["start_ns"], value["end_ns"]) = (json!(start), json!(end));
+    value["readings"] = json!(whole("readings"));
+    value["coverage"] = json!(known("coverage"));
+    value["is_shared"] = json!(known("is_shared"));
+    value["node_count"] = json!(whole("nodes"));
+    value["reserved"] = json!({
+        "cpus": whole("reserved_cpus"), "memory": whole("reserved_memory"), "gpus": whole("reserved_gpus"),
     });
-    on.cpus = row.get::<_, Option<u32>>(6)?.or(on.cpus);
-    on.memory = row.get::<_, Option<i64>>(7)?.or(on.memory);
-    on.gpus = row.get::<_, Option<u32>>(8)?.or(on.gpus);
-    on.is_shared |= row.get::<_, bool>(9)?;
-    // Its first reading may be made before anyone has said which cluster it is.
-    on.cluster = cluster.or(on.cluster.take());
-    on.user = row.get::<_, Option<String>>(10)?.or(on.user.take());
-    for (at, values) in on.values.iter_mut().enumerate() {
-        values.push(row.get(LEAD_COLUMNS + at)?);
+    for metric in crate::jobs::metrics() {
+        let last = crate::jobs::last_name(metric.kind);
+        for name in crate::jobs::CHARACTERISTICS {
+            if let Some(known) = known(&format!("{}_{name}", metric.name)) {
+                value["metrics"][metric.name][name] = known.clone();
+                value["metrics"][metric.name]["unit"] = json!(unit(metric));
+            }
+        }
+        if let Some(known) = whole(&format!("{}_{last}", metric.name)) {
+            value["metrics"][metric.name][last] = known;
+        }
     }
-    Ok(())
 }
 
 /// When a job ended on its last node; nothing while it runs on any.
@@ -213,16 +159,17 @@ pub(super) fn interval(nodes: &[OnNode], now_ns: i64) -> (i64, i64) {
 fn summary(nodes: &[OnNode], hosts: &Hosts, now_ns: i64) -> Value {
     let end = end(nodes);
     let (start, until) = interval(nodes, now_ns);
-    let parts: Vec<Part> = nodes.iter().map(|on| on.part.clone()).collect();
+    let parts: Vec<Part> = nodes.iter().map(OnNode::seen).collect();
     json!({
         "start": time(Some(start)),
         "end": time(end),
         "start_ns": start,
         "end_ns": end,
         "elapsed_s": (until - start) as f64 / 1e9,
-        "readings": nodes.iter().map(|on| on.part.readings.len()).sum::<usize>(),
+        "readings": nodes.iter().map(|on| on.readings).sum::<u64>(),
         "coverage": coverage(&parts, until),
         "is_shared": nodes.iter().any(|on| on.is_shared),
+        "node_count": nodes.len(),
         "reserved": {
             "cpus": sum(nodes.iter().map(|on| on.cpus.map(i64::from))),
             "memory": sum(nodes.iter().map(|on| on.memory)),
@@ -234,56 +181,32 @@ fn summary(nodes: &[OnNode], hosts: &Hosts, now_ns: i64) -> Value {
 }
 
 /// A sum of which one part is unknown is unknown.
-fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
+pub(super) fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     values.reduce(|sum, value| sum?.checked_add(value?)).flatten()
 }
 
 fn metrics(nodes: &[OnNode], hosts: &Hosts, start: i64, until: i64) -> Map<String, Value> {
     let known = metric::of(Of::Job).enumerate().filter_map(|(at, metric)| {
-        let spans: Vec<Vec<Span>> = nodes.iter().map(|on| on.part.spans(metric, &on.values[at])).collect();
-        let mut value = json!(Characteristic::of(&spans)?);
+        let stretches: Vec<Vec<Stretch>> = nodes.iter().map(|on| on.stretches(metric, at)).collect();
+        let spans: Vec<Vec<Span>> =
+            stretches.iter().map(|of_node| of_node.iter().map(|stretch| stretch.span).collect()).collect();
+        let mut value = json!(extremes(Characteristic::of(&spans)?, stretches.iter().flatten()));
         value["unit"] = json!(unit(metric));
         // A counter's last value is its sum; a gauge's, where it stood when the job ended.
-        let name = if metric.kind == Kind::Counter { "total" } else { "last" };
-        value[name] = json!(sum(nodes.iter().map(|on| last(&on.values[at]))));
+        value[crate::jobs::last_name(metric.kind)] = json!(sum(nodes.iter().map(|on| on.last(at))));
         value["profile"] = json!(profile(&spans, start, until, COLUMNS));
         Some((metric.name.to_owned(), value))
     });
     known.chain(of_hosts(nodes, hosts, start, until)).collect()
 }
 
-/// Metrics of the whole hosts while the job was there, whoever else was.
-fn of_hosts(nodes: &[OnNode], hosts: &Hosts, start: i64, until: i64) -> Vec<(String, Value)> {
-    let names: BTreeSet<&str> = nodes.iter().map(|on| on.host.as_str()).collect();
-    let own: Vec<(&OnHost, Vec<At>)> =
-        names.iter().filter_map(|name| hosts.get(*name)).map(|host| (host, host.readings())).collect();
-    let is_shared = nodes.iter().any(|on| on.is_shared);
-    let known = metric::of(Of::Node).enumerate().filter_map(|(at, metric)| {
-        let spans: Vec<Vec<Span>> = own
-            .iter()
-            .map(|(host, readings)| within(metric, readings, &host.values[at], start, until))
-            .collect();
-        let mut value = json!(Characteristic::of(&spans)?);
-        value["unit"] = json!(unit(metric));
-        value["is_node_wide"] = json!(true);
-        value["is_shared"] = json!(is_shared);
-        match metric.kind {
-            Kind::Counter => value["total"] = json!(grown(metric, &spans)),
-            Kind::Gauge => value["last"] = json!(sum(own.iter().map(|(host, _)| last(&host.values[at])))),
-        }
-        Some((metric.name.to_owned(), value))
-    });
-    known.collect()
-}
-
-/// What was added to a counter within the spans, as far as it is known.
-fn grown(metric: &Metric, spans: &[Vec<Span>]) -> i64 {
-    let scale = if metric.unit == Unit::Nanoseconds { 1.0 } else { 1e9 };
-    spans.iter().flatten().map(|span| span.value * span.length as f64 / scale).sum::<f64>().round() as i64
-}
-
-fn last(values: &[Option<i64>]) -> Option<i64> {
-    values.iter().rev().find_map(|value| *value)
+/// The readings that were put together had a least and a greatest one.
+fn extremes<'s>(of_spans: Characteristic, stretches: impl Iterator<Item = &'s Stretch>) -> Characteristic {
+    stretches.fold(of_spans, |found, stretch| Characteristic {
+        min: stretch.least.map_or(found.min, |least| found.min.min(least)),
+        max: stretch.most.map_or(found.max, |most| found.max.max(most)),
+        ..found
+    })
 }
 
 fn on_node(on: &OnNode, hosts: &Hosts, until: i64) -> Value {
@@ -301,8 +224,8 @@ fn on_node(on: &OnNode, hosts: &Hosts, until: i64) -> Value {
         "user": on.user,
         "start": time(Some(on.part.start)),
         "end": time(on.part.end),
-        "readings": on.part.readings.len(),
-        "coverage": coverage(std::slice::from_ref(&on.part), until),
+        "readings": on.readings,
+        "coverage": coverage(&[on.seen()], until),
         "is_shared": on.is_shared,
         "reserved": {"cpus": on.cpus, "memory": on.memory, "gpus": on.gpus},
         "metrics": metrics,

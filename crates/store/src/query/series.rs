@@ -7,7 +7,9 @@ use duckdb::types::Value as Sql;
 use record::metric::{self, Metric, Of};
 use serde_json::{Map, Value, json};
 
-use super::resources::{interval, readings, unit};
+use super::hosts::readings;
+use super::on_node::Stretch;
+use super::resources::{interval, unit};
 use super::{Conditions, Filter, Rows, Snapshot, object, time};
 use crate::StoreError;
 
@@ -40,11 +42,7 @@ impl Snapshot<'_> {
         let nodes = self.on_nodes(filter, &[metric])?;
         let rows = nodes.iter().flat_map(|on| {
             let whose = Whose { host: &on.host, node: on.node.as_deref(), card: None };
-            on.part
-                .spans(metric, &on.values[0])
-                .iter()
-                .map(|span| row(&whose, span, metric))
-                .collect::<Vec<_>>()
+            on.stretches(metric, 0).iter().map(|stretch| row(&whose, stretch, metric)).collect::<Vec<_>>()
         });
         Ok(rows.collect())
     }
@@ -66,17 +64,37 @@ impl Snapshot<'_> {
         let hosts = self.hosts(&nodes, now_ns)?;
         let rows = hosts.iter().flat_map(|(host, of)| {
             let whose = Whose { host, node: None, card: None };
-            let spans = within(metric, &of.readings(), &of.values[at], start, until);
-            spans.iter().map(|span| row(&whose, span, metric)).collect::<Vec<_>>()
+            let spans = within(metric, &of.readings, &of.values[at], start, until);
+            spans.into_iter().map(|span| row(&whose, &alone(span), metric)).collect::<Vec<_>>()
         });
         Ok(rows.collect())
     }
 
     fn series_of_cards(&self, filter: &Filter, metric: &'static Metric) -> Result<Rows, StoreError> {
         let Some(job) = &filter.job else { return Ok(Rows::new()) };
-        let (column, first, last) = self.find_job("card_sample", job)?;
+        let mut cards = OfCards::new();
+        for table in ["card_coarse", "card_sample"] {
+            self.cards_in(table, job, filter, metric, &mut cards)?;
+        }
+        let rows = cards.iter().flat_map(|((host, node, card), (times, values))| {
+            let whose = Whose { host, node: node.as_deref(), card: Some(card) };
+            let spans = within(metric, &readings(times), values, i64::MIN, i64::MAX);
+            spans.into_iter().map(|span| row(&whose, &alone(span), metric)).collect::<Vec<_>>()
+        });
+        Ok(rows.collect())
+    }
+
+    fn cards_in(
+        &self,
+        table: &str,
+        job: &str,
+        filter: &Filter,
+        metric: &Metric,
+        cards: &mut OfCards,
+    ) -> Result<(), StoreError> {
+        let (column, first, last) = self.find_job(table, job)?;
         let mut conditions = Conditions::default();
-        let values = [Sql::BigInt(first), Sql::BigInt(last), Sql::Text(job.clone())];
+        let values = [Sql::BigInt(first), Sql::BigInt(last), Sql::Text(job.to_owned())];
         conditions.add(&format!("rowid BETWEEN ? AND ? AND {column} = ?"), values);
         if let Some(cluster) = &filter.cluster {
             conditions.add("cluster = ?", [Sql::Text(cluster.clone())]);
@@ -85,27 +103,27 @@ impl Snapshot<'_> {
             conditions.add("(host = ? OR node = ?)", [Sql::Text(host.clone()), Sql::Text(host.clone())]);
         }
         let sql = format!(
-            "SELECT host, node, card, time_ns, {} FROM card_sample {} ORDER BY time_ns",
+            "SELECT host, node, card, time_ns, CAST({} AS BIGINT) FROM {table} {} ORDER BY time_ns",
             metric.name,
             conditions.sql()
         );
-        let mut cards = OfCards::new();
         self.rows(&sql, &conditions.values, |row| {
             let (times, values) = cards.entry((row.get(0)?, row.get(1)?, row.get(2)?)).or_default();
             times.push(row.get(3)?);
             values.push(row.get(4)?);
             Ok(())
         })?;
-        let rows = cards.iter().flat_map(|((host, node, card), (times, values))| {
-            let whose = Whose { host, node: node.as_deref(), card: Some(card) };
-            let spans = within(metric, &readings(times), values, i64::MIN, i64::MAX);
-            spans.iter().map(|span| row(&whose, span, metric)).collect::<Vec<_>>()
-        });
-        Ok(rows.collect())
+        Ok(())
     }
 }
 
-fn row(whose: &Whose, span: &Span, metric: &Metric) -> Map<String, Value> {
+/// A span of which nothing is known but the value.
+fn alone(span: Span) -> Stretch {
+    Stretch { span, least: None, most: None }
+}
+
+fn row(whose: &Whose, stretch: &Stretch, metric: &Metric) -> Map<String, Value> {
+    let Stretch { span, least, most } = stretch;
     object([
         ("host", json!(whose.host)),
         ("node", json!(whose.node)),
@@ -113,6 +131,8 @@ fn row(whose: &Whose, span: &Span, metric: &Metric) -> Map<String, Value> {
         ("from", time(Some(span.from))),
         ("to", time(Some(span.from.saturating_add(span.length)))),
         ("value", json!(span.value)),
+        ("min", json!(least)),
+        ("max", json!(most)),
         ("unit", json!(unit(metric))),
     ])
 }
