@@ -123,3 +123,63 @@ fn what_ended_while_no_agent_ran_has_an_end_and_its_last_values() {
     assert_eq!(value(&last, "memory_peak"), value(before, "memory_peak"));
     assert_eq!(value(&last, "processes"), 0.0);
 }
+
+/// The agent's `CLOCK_BOOTTIME` is an hour ahead, and so are the start times it sees in `/proc`: a machine that was suspended for
+/// an hour before. The kernel's events do not know of it.
+#[test]
+fn on_a_machine_that_was_suspended_processes_are_found() {
+    if !is_root("on_a_machine_that_was_suspended_processes_are_found") {
+        return;
+    }
+    let mut node = Node::configured(OFTEN);
+    node.stop_agent();
+    node.launcher = ["unshare", "--time", "--boottime", "3600"].map(str::to_owned).into();
+    node.start_agent();
+    let mut child = consume(&node, &["cpu=1", "memory=50", "sleep=3"]);
+    assert!(child.wait().unwrap().success());
+    let last = wait_for_last(&node);
+    check("CPU time", value(&last, "cpu") / 1e9, 1.0, 0.12);
+    // What runs was found in `/proc`, not only in its accounting.
+    let memory = readings(&node).iter().map(|reading| value(reading, "memory")).fold(0.0, f64::max);
+    check("memory", memory / MB, 50.0, 1.0);
+}
+
+#[test]
+fn a_full_disk_leaves_what_is_kept_whole() {
+    if !is_root("a_full_disk_leaves_what_is_kept_whole") {
+        return;
+    }
+    let mut node = Node::configured(OFTEN);
+    node.stop_agent();
+    let spool = node.spool();
+    must(Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "jobglass-test"]).arg(&spool));
+    let _unmounted = Unmounted(spool.clone());
+    node.start_agent();
+    let mut child = consume(&node, &["cpu=2", "memory=10", "sleep=8"]);
+    wait_until(20, "a reading of it", || {
+        readings(&node).last().is_some_and(|reading| value(reading, "cpu") >= 0.9e9)
+    });
+    let rest = spool.join("rest");
+    let _ = std::fs::write(&rest, vec![1; 1 << 20]);
+    for _ in 0..30 {
+        sleep_ms(100);
+        let kept = spool.join("measured");
+        // It is there and whole, at every moment.
+        assert!(!kept.exists() || !agent::sampling::kept::read(&spool).is_empty());
+    }
+    assert!(node.agent.as_mut().unwrap().try_wait().unwrap().is_none(), "the agent lives: {}", node.log());
+    node.kill_agent();
+    std::fs::remove_file(&rest).unwrap();
+    node.start_agent();
+    assert!(child.wait().unwrap().success());
+    let last = wait_for_last(&node);
+    check("CPU time", value(&last, "cpu") / 1e9, 2.0, 0.15);
+}
+
+struct Unmounted(std::path::PathBuf);
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}

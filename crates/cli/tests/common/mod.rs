@@ -106,6 +106,8 @@ pub struct Node {
     pub socket: String,
     pub agent: Option<Child>,
     pub args: Vec<String>,
+    /// What the agent is started by, if not directly.
+    pub launcher: Vec<String>,
     /// Every agent sees the whole machine: one at a time.
     _alone: MutexGuard<'static, ()>,
 }
@@ -150,7 +152,7 @@ impl Node {
             file.display().to_string(),
         ];
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut node = Node { dir, socket, agent: None, args: args.into(), _alone };
+        let mut node = Node { dir, socket, agent: None, args: args.into(), launcher: Vec::new(), _alone };
         node.args.extend(["--spool".into(), node.spool().display().to_string()]);
         node.start_agent();
         node
@@ -163,7 +165,9 @@ impl Node {
     pub fn start_agent(&mut self) {
         let log =
             fs::OpenOptions::new().create(true).append(true).open(self.dir.path().join("agent.log")).unwrap();
-        self.agent = Some(Command::new(jobglass()).args(&self.args).stderr(log).spawn().unwrap());
+        let mut words = self.launcher.iter().map(Into::into).chain([jobglass().into_os_string()]);
+        let mut command = Command::new(words.next().unwrap());
+        self.agent = Some(command.args(words).args(&self.args).stderr(log).spawn().unwrap());
         let path = Path::new(&self.socket);
         let ready = self.dir.path().join("agent.log");
         if !self.socket.starts_with('@') {
