@@ -58,7 +58,7 @@ lint-rust:
 
 lint-shell:
 	scripts/need lint
-	find .ci bench scripts testbed tests -type f -exec awk 'FNR == 1 && \
+	find .ci bench packaging scripts testbed tests -type f -exec awk 'FNR == 1 && \
 	    (/^#!.*[\/ ](ba)?sh( |$$)/ || FILENAME ~ /\.bash$$/) { print FILENAME } { nextfile }' {} + | \
 	    xargs -r shellcheck --external-sources
 
@@ -123,6 +123,7 @@ install: $(bin) $(server) $(lib) ## install below PREFIX=/usr/local and SYSCONFD
 	$(fill) packaging/jobglass-agent.service >$(units)/jobglass-agent.service
 	$(fill) packaging/jobglass-server.service >$(units)/jobglass-server.service
 	$(fill) packaging/modulefiles/jobglass/lmod/$(version).lua >$(modules)/lmod/jobglass/$(version).lua
+	install -D -m755 packaging/slurmctld-prolog $(share)/jobglass/slurmctld-prolog
 	$(fill) packaging/modulefiles/jobglass/tcl/$(version) >$(modules)/tcl/jobglass/$(version)
 	@# What an administrator may have changed is left alone.
 	test -e $(sysctl) || install -D -m644 packaging/jobglass.sysctl.conf $(sysctl)

@@ -497,8 +497,13 @@ impl Agent {
         if !quiet.is_empty() {
             sampling.quiet(quiet);
         }
+        if let Some(rates) = self.ship.take_rates() {
+            sampling.set_rates(rates);
+        }
         if sampling.wants_census() {
-            sampling.census(self.table.census(monotonic_ns()));
+            let census = self.table.census(monotonic_ns());
+            self.ship.set_jobs(census.running_jobs());
+            sampling.census(census);
         }
     }
 

@@ -19,6 +19,7 @@ pub enum Command {
     Job(JobArgs),
     Series(SeriesArgs),
     Nodes(NodesArgs),
+    Rate(RateArgs),
     /// Programs that are used here, those that ran most first
     #[command(after_help = PROGRAMS_HELP)]
     Programs(UsedArgs),
@@ -208,6 +209,46 @@ pub struct NodesArgs {
     pub hardware: bool,
     #[command(flatten)]
     pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Change how often a job is read while it runs, or show it
+///
+/// Nodes that run the job hear of it within 15 seconds, those where it begins with its first reading; none reads it more often
+/// than its configuration allows (sampling.least_every_seconds). The rate ends after --for, at the job's end, or with off.
+/// Exit code 0, 1 if a job's rate was to be shown and it has none of its own, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass rate 4711 5s --for 10m
+  jobglass rate 4711 1s --sensors cpu,ib
+  jobglass rate 4711
+  jobglass rate 4711 off
+  jobglass rate $SLURM_JOB_ID --comment \"$SLURM_JOB_COMMENT\"     # in PrologSlurmctld
+
+Groups of sensors: cpu, memory, io, network, ib, gpu, energy, counters.")]
+pub struct RateArgs {
+    /// The batch job
+    #[arg(value_name = "JOB")]
+    pub id: String,
+    /// How often: 500ms, 5s, 2m; or off
+    #[arg(value_name = "RATE", conflicts_with = "comment")]
+    pub rate: Option<String>,
+    /// Set what a job's comment asks for with jobglass:rate=5s, or with jobglass:rate=5s,sensors=cpu+ib; nothing if it does not
+    #[arg(long, value_name = "TEXT")]
+    pub comment: Option<String>,
+    /// Read only these so often, and all others as usual
+    #[arg(long, value_name = "GROUPS", value_delimiter = ',')]
+    pub sensors: Vec<String>,
+    /// How long: 90s, 10m, 2h, 1d [default: 1h]
+    #[arg(long = "for", value_name = "TIME")]
+    pub lasts: Option<String>,
+    /// On this cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// One JSON object per line
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
     #[command(flatten)]
     pub server: ServerArgs,
 }

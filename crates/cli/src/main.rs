@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Job(args) => ask::job(&args),
         Command::Series(args) => ask::series(&args),
         Command::Nodes(args) => ask::nodes(&args),
+        Command::Rate(args) => ask::rate::run(&args),
         Command::Programs(args) => ask::programs(&args),
         Command::Libraries(args) => ask::libraries(&args),
         Command::Modules(args) => ask::modules(&args),

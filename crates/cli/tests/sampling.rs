@@ -1,10 +1,13 @@
 //! Readings against the truth, without a batch system: a terminal's session is the job.
 
 mod common;
+#[path = "common/jobs.rs"]
+mod jobs;
 
 use std::process::{Child, Command, Stdio};
 
 use common::*;
+use jobs::Job;
 
 const MB: f64 = 1024.0 * 1024.0;
 const OFTEN: &str = "[sampling]\nevery_seconds = 1.0\n";
@@ -181,5 +184,44 @@ struct Unmounted(std::path::PathBuf);
 impl Drop for Unmounted {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// When a job was read, in seconds since 1970.
+fn times(node: &Node, job: &str) -> Vec<f64> {
+    let has_job = |row: &&Row| row["jobs"].as_array().unwrap().iter().any(|one| one["job"] == job);
+    let time = |row: &Row| row["time"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    node.rows("reading").iter().filter(has_job).map(|row| time(row).as_nanosecond() as f64 / 1e9).collect()
+}
+
+#[test]
+fn a_job_is_read_as_often_as_its_environment_asks() {
+    let test = "a_job_is_read_as_often_as_its_environment_asks";
+    if !is_root(test) || !jobs::can_make(test) {
+        return;
+    }
+    let node = Node::configured(
+        "[sampling]\nevery_seconds = 20.0\nfirst_seconds = 0.0\nleast_every_seconds = 1.0\n",
+    );
+    let often = Job::start(&node, "900001", &[("JOBGLASS_RATE", "1s")]);
+    // Nobody gets a finer rate than the site allows.
+    let finest = Job::start(&node, "900002", &[("JOBGLASS_RATE", "10ms")]);
+    let usual = Job::start(&node, "900003", &[]);
+    let wrong = Job::start(&node, "900004", &[("JOBGLASS_RATE", "often")]);
+    wait_until(30, "the first readings", || times(&node, &often.id).len() >= 2);
+    let before: Vec<usize> = [&often, &finest, &usual, &wrong].map(|job| times(&node, &job.id).len()).into();
+    sleep_ms(8000);
+    let read: Vec<usize> = [&often, &finest, &usual, &wrong]
+        .iter()
+        .zip(before)
+        .map(|(job, before)| times(&node, &job.id).len() - before)
+        .collect();
+    eprintln!("readings in 8 s: {read:?}");
+    for read in &read[..2] {
+        assert!((7..=9).contains(read), "{read}");
+    }
+    // At most the one reading of all jobs falls into the time.
+    for read in &read[2..] {
+        assert!(*read <= 1, "{read}");
     }
 }

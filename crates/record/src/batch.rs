@@ -9,6 +9,8 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::rate::JobRate;
+
 /// The version both sides speak. A change that an older side could misread gets the next number.
 pub const PROTOCOL: u32 = 1;
 /// The media type of an encoded batch.
@@ -163,6 +165,18 @@ pub struct Reply {
     pub unknown: u64,
     #[serde(default)]
     pub settings: Settings,
+    /// The rates of those jobs that the agent said it has; a job that is not among them has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<JobRate>,
+}
+
+/// What the server answers an agent that has nothing to send and asks what is wished of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wishes {
+    #[serde(default)]
+    pub settings: Settings,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<JobRate>,
 }
 
 /// What the server wishes of an agent; what it does not mention stays as it is.
@@ -252,9 +266,15 @@ mod tests {
         let longer = [&[0x89][..], &bytes[1..], &[0x63, b'n', b'e', b'w']].concat();
         assert_eq!(Batch::from_bytes(&longer).unwrap().entries.len(), 1);
         let reply: Reply = serde_json::from_str(
-            r#"{"stored":1,"duplicate":2,"settings":{"enabled":false,"rate":10},"news":[]}"#,
+            r#"{"stored":1,"duplicate":2,"settings":{"enabled":false,"rate":10},"news":[],
+                "rates":[{"job":"17","every_ms":500,"left_ms":9,"colour":"red"}]}"#,
         )
         .unwrap();
         assert_eq!((reply.stored, reply.settings.enabled), (1, Some(false)));
+        assert_eq!((reply.rates[0].job.as_str(), reply.rates[0].sensors.len()), ("17", 0));
+        // An older server says nothing of rates, and an older agent is not told of none.
+        let reply: Reply = serde_json::from_str(r#"{"stored":1,"duplicate":2}"#).unwrap();
+        assert_eq!(reply, Reply { stored: 1, duplicate: 2, ..Reply::default() });
+        assert!(!serde_json::to_string(&reply).unwrap().contains("rates"));
     }
 }

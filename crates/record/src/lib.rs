@@ -6,6 +6,7 @@
 //! * [`entry`]: what the agent spools.
 //! * [`metric`]: the catalogue of what is measured.
 //! * [`reading`]: what was measured, of a node and of its jobs.
+//! * [`rate`]: how often a job is to be read, where somebody asked for it.
 //! * [`batch`]: entries on their way to the server, and its answer.
 //!
 //! The first two are the `no_std` core that lives inside users' processes; the rest needs the feature `std`.
@@ -24,5 +25,7 @@ pub mod entry;
 pub mod guest;
 #[cfg(feature = "std")]
 pub mod metric;
+#[cfg(feature = "std")]
+pub mod rate;
 #[cfg(feature = "std")]
 pub mod reading;

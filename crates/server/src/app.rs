@@ -14,11 +14,13 @@ use tokio::sync::Semaphore;
 use crate::committer::Committer;
 use crate::error::ApiError;
 use crate::ingest::{self, IngestLimits};
+use crate::job_rates::JobRates;
 use crate::metrics::Metrics;
 use crate::rate::Rates;
 use crate::read::{self, Readers};
 use crate::settings::Wishes;
 use crate::tokens::Tokens;
+use crate::wishes;
 
 /// What all bodies that are being received may hold together, in KiB. Bytes count, not requests: one that has sent little
 /// and is slow with the rest keeps nobody out.
@@ -39,6 +41,7 @@ pub struct App {
     pub decoders: Semaphore,
     pub readers: Readers,
     pub wishes: Wishes,
+    pub job_rates: JobRates,
     /// About environments.
     pub rules: Rules,
 }
@@ -59,10 +62,18 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .route("/api/v1/ingest", post(ingest::ingest))
+        .route("/api/v1/wishes", get(wishes::wishes))
         .route("/api/v1/processes", get(read::processes))
         .route("/api/v1/nodes", get(read::nodes))
         .route("/api/v1/jobs/{id}", get(read::job))
         .route("/api/v1/jobs/{id}/series/{metric}", get(read::series))
+        .route(
+            "/api/v1/jobs/{id}/rate",
+            get(wishes::rate)
+                .put(wishes::set_rate)
+                .delete(wishes::remove_rate)
+                .layer(DefaultBodyLimit::max(wishes::BODY_MAX)),
+        )
         .route("/api/v1/programs", get(read::programs))
         .route("/api/v1/libraries", get(read::libraries))
         .route("/api/v1/modules", get(read::modules))

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::tokens::Token;
+use crate::wishes;
 
 /// The largest window a compressed batch may need: 8 MiB of memory.
 const WINDOW_LOG_MAX: u32 = 23;
@@ -80,9 +81,11 @@ async fn receive(app: &Arc<App>, from: IpAddr, headers: &HeaderMap, body: Body) 
         tokio::task::spawn_blocking(move || decode(&app_, &body, is_compressed, &token, from)).await;
     drop((core, room));
     let prepared = decoded.map_err(|_| ApiError::BadRequest("the batch cannot be decoded".into()))??;
+    let host = prepared.host.clone();
     let applied = app.committer.store(prepared).await?;
+    let rates = app.job_rates.of_host(&host, &wishes::jobs(headers), Timestamp::now());
     let (stored, duplicate, unknown) = (applied.stored, applied.duplicate, applied.unknown);
-    Ok(Reply { stored, duplicate, unknown, settings: app.wishes.current() })
+    Ok(Reply { stored, duplicate, unknown, settings: app.wishes.current(), rates })
 }
 
 /// What can be said before the body is read: whose it is, and whether it is compressed.

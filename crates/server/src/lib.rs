@@ -1,6 +1,6 @@
 //! The server: takes batches of agents, keeps them in the store, and answers questions about them.
 //!
-//! A request comes through [`connections`], is sent by [`app`] to its handler ([`ingest`], [`read`]), which asks [`tokens`]
+//! A request comes through [`connections`], is sent by [`app`] to its handler ([`ingest`], [`read`], [`wishes`]), which asks [`tokens`]
 //! and [`rate`] whether it may, and hands what is to be stored to the one writing thread ([`committer`]).
 //! The administrator's own machine has a second way in ([`control`]): backups, and deleting.
 
@@ -12,6 +12,7 @@ pub mod control;
 pub mod data;
 pub mod error;
 pub mod ingest;
+pub mod job_rates;
 pub mod metrics;
 pub mod rate;
 pub mod read;
@@ -21,3 +22,4 @@ pub mod settings;
 pub mod summaries;
 pub mod tls;
 pub mod tokens;
+pub mod wishes;

@@ -58,15 +58,19 @@ async fn ask<T: Send + 'static>(
 }
 
 /// Proof that an administrator asks.
-pub struct Admin;
+pub struct Admin {
+    /// How the token is called.
+    pub token: String,
+}
 
 impl FromRequestParts<Arc<App>> for Admin {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        match app.tokens.check(header, Timestamp::now())?.grant {
-            Grant::Admin => Ok(Admin),
+        let token = app.tokens.check(header, Timestamp::now())?;
+        match token.grant {
+            Grant::Admin => Ok(Admin { token: token.id }),
             _ => Err(ApiError::Forbidden("this token may send, not read: use the administrator's".into())),
         }
     }
@@ -142,16 +146,16 @@ pub struct Rows {
 }
 
 impl Rows {
-    fn new(mut rows: Vec<Map<String, Value>>, limit: u64) -> Json<Rows> {
+    pub fn new(mut rows: Vec<Map<String, Value>>, limit: u64) -> Json<Rows> {
         let more = rows.len() as u64 > limit;
         rows.truncate(limit as usize);
         Json(Rows { rows, more })
     }
 }
 
-type Asked<T> = Result<Query<T>, QueryRejection>;
+pub type Asked<T> = Result<Query<T>, QueryRejection>;
 
-fn asked<T>(query: Asked<T>) -> Result<T, ApiError> {
+pub fn asked<T>(query: Asked<T>) -> Result<T, ApiError> {
     query.map(|Query(query)| query).map_err(|error| ApiError::BadRequest(error.body_text()))
 }
 
@@ -334,7 +338,7 @@ pub async fn env_rules(_: Admin, State(app): State<Arc<App>>) -> Json<Rows> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Where {
-    cluster: Option<String>,
+    pub cluster: Option<String>,
 }
 
 /// Everything that ran in a job: processes with the place of their parent in the list, libraries, modules.
@@ -416,8 +420,9 @@ pub async fn series(
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job, series, nodes, env_check, env_rules),
-    components(schemas(Rows, Checked)),
+    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job, series, nodes, env_check, env_rules,
+        crate::wishes::rate, crate::wishes::set_rate, crate::wishes::remove_rate, crate::wishes::wishes),
+    components(schemas(Rows, Checked, crate::wishes::NewRate)),
     modifiers(&Tokens)
 )]
 pub struct Description;

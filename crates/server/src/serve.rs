@@ -16,6 +16,7 @@ use crate::connections::Front;
 use crate::control::Control;
 use crate::data::DataDir;
 use crate::ingest::IngestLimits;
+use crate::job_rates::JobRates;
 use crate::metrics::Metrics;
 use crate::rate::{Rates, Share};
 use crate::read::Readers;
@@ -80,6 +81,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             decoders: places_for_decoders(),
             readers: Readers::new(store.clone()),
             wishes: Wishes::open(&data.path),
+            job_rates: JobRates::open(&data.path),
             rules,
         });
         let front = Front { listener, tls, router: router(app), metrics, most: options.connections };

@@ -15,6 +15,7 @@ mod hardware;
 pub mod kept;
 mod live;
 mod node;
+mod rates;
 mod remote;
 mod tracked;
 
@@ -28,6 +29,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use record::metric::Of;
+use record::rate::{JobRate, Sensors};
 use record::reading::{Hardware, JobReading, Reading};
 
 use crate::clock::{Clock, monotonic_ns};
@@ -40,6 +43,7 @@ pub use cadence::Cadence;
 pub use collect::{Collector, Own};
 pub use counts::{Counting, Counts};
 use kept::Kept;
+use rates::Rates;
 pub use tracked::Tracked;
 
 /// A job whose last process has ended is read for the last time after this: the rest of its accounting has come by then.
@@ -54,6 +58,8 @@ enum Order {
     /// The last process of these jobs has ended.
     Quiet(Vec<Subject>),
     Cadence(Cadence),
+    /// The server's word about rates.
+    Rates(Vec<JobRate>),
     Stop,
 }
 
@@ -99,6 +105,7 @@ impl Sampling {
                 .map(|kept| (Subject::of_reading(&kept.reading), Tracked::from_kept(kept)))
                 .collect(),
             due: Due::default(),
+            rates: Rates::default(),
         };
         // What an earlier agent knew is read at once: it may be over.
         sampler.due.jobs = sampler.tracked.keys().map(|subject| (subject.clone(), 0)).collect();
@@ -128,6 +135,10 @@ impl Sampling {
 
     pub fn set_cadence(&self, cadence: Cadence) {
         let _ = self.orders.send(Order::Cadence(cadence));
+    }
+
+    pub fn set_rates(&self, rates: Vec<JobRate>) {
+        let _ = self.orders.send(Order::Rates(rates));
     }
 
     pub fn stop(self) {
@@ -173,6 +184,7 @@ struct Sampler {
     dir: PathBuf,
     tracked: HashMap<Subject, Tracked>,
     due: Due,
+    rates: Rates,
 }
 
 impl Sampler {
@@ -189,6 +201,7 @@ impl Sampler {
                 Ok(Order::Begun) => self.ask(),
                 Ok(Order::Quiet(subjects)) => self.hear_last_words(subjects),
                 Ok(Order::Cadence(cadence)) => self.cadence = cadence,
+                Ok(Order::Rates(told)) => self.hear_rates(told),
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => self.ask(),
             }
@@ -220,6 +233,48 @@ impl Sampler {
         }
     }
 
+    /// A job that is read more often from now on does not wait for the time it was read at until now.
+    fn hear_rates(&mut self, told: Vec<JobRate>) {
+        let (now, monotonic) = (self.now(), monotonic_ns());
+        self.rates.hear(told, monotonic);
+        for (subject, due) in &mut self.due.jobs {
+            let kept = self.tracked.get(subject).and_then(|tracked| tracked.kept.as_ref());
+            let cluster = kept.and_then(|kept| kept.reading.cluster.as_deref());
+            let rate = subject.job.as_deref().and_then(|job| self.rates.told(job, cluster, monotonic));
+            if let Some(rate) = rate {
+                *due = (*due).min(cadence::next(now, self.cadence.of_job(u64::MAX, Some(rate.every))));
+            }
+        }
+    }
+
+    /// By which sensors a job that is due is read now: by all at the usual times and at its end, in between by those that were
+    /// asked for.
+    fn sensors(&self, account: &Account, now: u64, is_all: bool) -> Sensors {
+        let full_at = self.tracked.get(&account.subject).map_or(0, |tracked| tracked.full_at);
+        if is_all || now >= full_at || account.last_end.is_some() {
+            return Sensors::ALL;
+        }
+        self.rates.of(account, monotonic_ns()).map_or(Sensors::ALL, |rate| rate.sensors)
+    }
+
+    /// Takes those off `due` of whom only the node's own sensors are wanted now; says which of these are.
+    fn only_of_node(&mut self, census: &Census, due: &mut [bool], now: u64) -> Sensors {
+        let mut wanted = Sensors::NONE;
+        for (account, is_due) in census.accounts.iter().zip(due).filter(|(_, is_due)| **is_due) {
+            let sensors = self.sensors(account, now, false);
+            if sensors.is_all() {
+                continue;
+            }
+            wanted = wanted.and(sensors.of(Of::Node));
+            *is_due = !sensors.of(Of::Job).is_empty();
+            if !*is_due && let Some(rate) = self.rates.of(account, monotonic_ns()) {
+                let every = self.cadence.of_job(u64::MAX, Some(rate.every));
+                self.due.jobs.insert(account.subject.clone(), cadence::next(now, every));
+            }
+        }
+        wanted
+    }
+
     /// Reads what is due, now that it is known who is who.
     fn read(&mut self, census: &Census) {
         self.due.asked = false;
@@ -238,7 +293,7 @@ impl Sampler {
             is_all && (has_processes || due.is_some())
                 || due.map_or(has_processes && account.subject.job.is_some(), |due| now >= *due)
         };
-        let due: Vec<bool> =
+        let mut due: Vec<bool> =
             census.accounts.iter().enumerate().map(|(at, account)| is_due(at, account)).collect();
         let mut reading = Reading {
             time: now,
@@ -252,7 +307,11 @@ impl Sampler {
             let _ = self.collector.read_all();
             reading.node = self.collector.read_node();
         } else {
+            let of_node = self.only_of_node(census, &mut due, now);
             self.collector.read_due(census, &due);
+            if !of_node.is_empty() {
+                reading.node = rates::of_sensors(&self.collector.read_node(), of_node, Of::Node);
+            }
         }
         let mut sorted = self.collector.sort(census, &due);
         let other_cards = self.collector.read_cards(census, &mut sorted);
@@ -265,7 +324,8 @@ impl Sampler {
         for (at, mut own) in sorted {
             let Some(account) = census.accounts.get(at) else { continue };
             own.is_shared = jobs_here > 1;
-            reading.jobs.extend(self.job(account, own, now, &clock));
+            let sensors = self.sensors(account, now, is_all);
+            reading.jobs.extend(self.job(account, own, sensors, now, &clock));
         }
         let known = &census.accounts;
         self.tracked.retain(|subject, _| known.iter().any(|account| account.subject == *subject));
@@ -292,7 +352,14 @@ impl Sampler {
     }
 
     /// One job's part of a reading, and when it is read next.
-    fn job(&mut self, account: &Account, mut own: Own, now: u64, clock: &Clock) -> Option<JobReading> {
+    fn job(
+        &mut self,
+        account: &Account,
+        mut own: Own,
+        sensors: Sensors,
+        now: u64,
+        clock: &Clock,
+    ) -> Option<JobReading> {
         let tracked = self.tracked.entry(account.subject.clone()).or_default();
         let has_ended = own.live.processes == 0 && account.last_end.is_some();
         if has_ended && tracked.is_over {
@@ -306,16 +373,25 @@ impl Sampler {
             tracked.hear(usage);
         }
         let mut reading = tracked.reading(account, own, clock);
-        let asked = account.rate.as_deref().and_then(cadence::parse_rate);
-        reading.every = match account.subject.job {
-            Some(_) => self.cadence.of_job(now.saturating_sub(reading.start), asked),
+        let rate = self.rates.of(account, monotonic_ns());
+        let age = now.saturating_sub(reading.start);
+        let every = match account.subject.job {
+            Some(_) => self.cadence.of_job(age, rate.map(|rate| rate.every)),
             None => self.cadence.every,
         };
+        reading.every = every;
+        if !sensors.is_all() {
+            rates::keep(&mut reading, sensors);
+        } else if rate.is_some_and(|rate| !rate.sensors.is_all()) {
+            // What is read at the usual times only stands until the next of them.
+            reading.every = self.cadence.of_job(age, None);
+            tracked.full_at = cadence::next(now, reading.every);
+        }
         if has_ended {
             reading.end = account.last_end.map(|end| clock.wall(end));
             self.due.jobs.remove(&account.subject);
         } else {
-            self.due.jobs.insert(account.subject.clone(), cadence::next(now, reading.every));
+            self.due.jobs.insert(account.subject.clone(), cadence::next(now, every));
         }
         Some(reading)
     }

@@ -62,6 +62,8 @@ pub struct Tracked {
     usage: Usage,
     /// Its last reading was sent.
     pub is_over: bool,
+    /// From this time of day on it is read by all sensors again, if only some are read more often.
+    pub full_at: u64,
     /// For the agent that comes after this one.
     pub kept: Option<Kept>,
 }

@@ -5,8 +5,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use record::batch::{MEDIA_TYPE, Refusal, Reply};
-use ureq::{Agent, http};
+use record::batch::{MEDIA_TYPE, Refusal, Reply, Wishes};
+use record::rate::JOBS_HEADER;
+use serde::de::DeserializeOwned;
+use ureq::{Agent, Body, http};
 
 use super::http::{ConnectError, connect};
 
@@ -60,28 +62,38 @@ impl Client {
         Client { target, agent: None }
     }
 
-    /// Sends a batch; returns when the server has it.
-    pub fn send(&mut self, batch: &[u8]) -> Result<Reply, SendError> {
-        let token = self.read(&self.target.token_file)?;
-        let token = String::from_utf8_lossy(&token).trim().to_owned();
+    /// Sends a batch; returns when the server has it. `jobs` are those whose rates are answered.
+    pub fn send(&mut self, batch: &[u8], jobs: &str) -> Result<Reply, SendError> {
+        let token = self.token()?;
         let body = zstd::bulk::compress(batch, LEVEL)?;
-        let url = format!("{}/api/v1/ingest", self.target.url.trim_end_matches('/'));
-        let request = self
+        let url = self.url("/api/v1/ingest");
+        let mut request = self
             .agent()?
             .post(&url)
-            .header(http::header::AUTHORIZATION, format!("Bearer {token}"))
+            .header(http::header::AUTHORIZATION, token)
             .header(http::header::CONTENT_TYPE, MEDIA_TYPE)
             .header(http::header::CONTENT_ENCODING, "zstd");
-        let mut response =
-            request.send(&body[..]).map_err(|error| SendError::Unreachable(error.to_string()))?;
-        let status = response.status();
-        let text = response.body_mut().with_config().limit(1 << 20).read_to_string();
-        let text = text.map_err(|error| SendError::Answer(error.to_string()))?;
-        if !status.is_success() {
-            let reason = serde_json::from_str(&text).map_or(text, |refusal: Refusal| refusal.error);
-            return Err(SendError::Refused { status: status.as_u16(), reason });
+        if !jobs.is_empty() {
+            request = request.header(JOBS_HEADER, jobs);
         }
-        serde_json::from_str(&text).map_err(|error| SendError::Answer(error.to_string()))
+        answer(request.send(&body[..]))
+    }
+
+    /// Asks what the server wishes of this host, and of these jobs.
+    pub fn ask(&mut self, host: &str, jobs: &str) -> Result<Wishes, SendError> {
+        let token = self.token()?;
+        let url = self.url("/api/v1/wishes");
+        let request = self.agent()?.get(&url).query("host", host);
+        answer(request.header(http::header::AUTHORIZATION, token).header(JOBS_HEADER, jobs).call())
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.target.url.trim_end_matches('/'))
+    }
+
+    fn token(&self) -> Result<String, SendError> {
+        let token = self.read(&self.target.token_file)?;
+        Ok(format!("Bearer {}", String::from_utf8_lossy(&token).trim()))
     }
 
     fn read(&self, path: &PathBuf) -> Result<Vec<u8>, SendError> {
@@ -99,4 +111,16 @@ impl Client {
             None => Err(SendError::Unreachable("no connection".into())),
         }
     }
+}
+
+fn answer<T: DeserializeOwned>(response: Result<http::Response<Body>, ureq::Error>) -> Result<T, SendError> {
+    let mut response = response.map_err(|error| SendError::Unreachable(error.to_string()))?;
+    let status = response.status();
+    let text = response.body_mut().with_config().limit(1 << 20).read_to_string();
+    let text = text.map_err(|error| SendError::Answer(error.to_string()))?;
+    if !status.is_success() {
+        let reason = serde_json::from_str(&text).map_or(text, |refusal: Refusal| refusal.error);
+        return Err(SendError::Refused { status: status.as_u16(), reason });
+    }
+    serde_json::from_str(&text).map_err(|error| SendError::Answer(error.to_string()))
 }

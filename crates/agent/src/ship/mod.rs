@@ -11,13 +11,14 @@ mod pack;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use record::batch::Reply;
+use record::batch::Settings;
+use record::rate::{JobRate, jobs_header};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::wall_ns;
@@ -32,6 +33,12 @@ pub use pack::{Packed, pack};
 /// The longest wait between two attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
+
+/// A node with jobs that has nothing to send asks after this time what the server wishes: who changes a job's rate waits no
+/// longer than this and one flush. Three thousand nodes that do so are 300 small requests a second.
+const ASK: Duration = Duration::from_secs(10);
+/// The same with a server that does not know the question.
+const ASK_OLD: Duration = Duration::from_secs(600);
 
 /// The directory in the spool for entries that the server cannot use.
 const REFUSED: &str = "refused";
@@ -49,12 +56,40 @@ pub struct Shared {
     /// Entries from this number on are still needed by the agent itself, to go on after a kill.
     pub needed_from: AtomicU64,
     switch: AtomicU8,
+    /// The jobs that run here, as the server is told.
+    jobs: Mutex<String>,
+    /// Rates that the server has told and the main thread has not taken.
+    rates: Mutex<Option<Vec<JobRate>>>,
 }
 
 impl Shared {
     /// Whether the server has switched this agent off.
     pub fn is_off(&self) -> bool {
         self.switch.load(Ordering::Relaxed) == OFF
+    }
+
+    /// These jobs run here: their rates are asked for.
+    pub fn set_jobs<'a>(&self, jobs: impl IntoIterator<Item = &'a str>) {
+        *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = jobs_header(jobs);
+    }
+
+    /// What the server said about rates since the last call.
+    pub fn take_rates(&self) -> Option<Vec<JobRate>> {
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn jobs(&self) -> String {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn obey(&self, settings: &Settings, rates: Vec<JobRate>) {
+        let switch = match settings.enabled {
+            None => UNSAID,
+            Some(true) => ON,
+            Some(false) => OFF,
+        };
+        self.switch.store(switch, Ordering::Relaxed);
+        *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = Some(rates);
     }
 }
 
@@ -89,6 +124,7 @@ impl Shipping {
             said: None,
             seen: None,
             most: pack::ENTRIES,
+            ask_at: Instant::now(),
         };
         let thread = thread::Builder::new().name("ship".into()).spawn(move || ship.run(&stopped))?;
         Ok(Shipping { stop, thread })
@@ -115,6 +151,8 @@ struct Ship {
     seen: Option<(SegmentFile, u64)>,
     /// Entries in a batch: fewer while one is looked for that the server cannot use.
     most: usize,
+    /// When the server is asked for its wishes, if it has not told them with the answer to a batch before.
+    ask_at: Instant,
 }
 
 impl Ship {
@@ -122,7 +160,10 @@ impl Ship {
         loop {
             let wait = if self.failures > 0 { self.backoff() } else { self.until_flush() };
             match stopped.recv_timeout(wait) {
-                Err(RecvTimeoutError::Timeout) => self.flush(stopped),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.flush(stopped);
+                    self.ask();
+                }
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => {
                     self.flush(stopped);
                     return;
@@ -168,6 +209,22 @@ impl Ship {
         }
     }
 
+    /// Asks for the server's wishes, if there are jobs and nothing was sent for a while. What fails here is said when a batch
+    /// fails.
+    fn ask(&mut self) {
+        let jobs = self.shared.jobs();
+        if jobs.is_empty() || self.failures > 0 || Instant::now() < self.ask_at {
+            return;
+        }
+        let mut wait = ASK;
+        match self.client.ask(&self.options.host, &jobs) {
+            Ok(wishes) => self.shared.obey(&wishes.settings, wishes.rates),
+            Err(SendError::Refused { status: 404, .. }) => wait = ASK_OLD,
+            Err(_) => {}
+        }
+        self.ask_at = Instant::now() + wait;
+    }
+
     /// Sends one batch; `false` if there is nothing to send.
     fn send_next(&mut self) -> Result<bool, SendError> {
         let last = pack::last_segment(&self.options.dir)?;
@@ -178,12 +235,14 @@ impl Ship {
             self.seen = last;
             return Ok(false);
         };
-        match self.client.send(&packed.encode(&self.options.host, self.cursor.stream())) {
+        let batch = packed.encode(&self.options.host, self.cursor.stream());
+        match self.client.send(&batch, &self.shared.jobs()) {
             Ok(reply) => {
                 self.counters.batches_shipped.one();
                 self.counters.entries_shipped.add(packed.entries.len() as u64);
                 self.most = (2 * self.most).min(pack::ENTRIES);
-                self.obey(&reply);
+                self.shared.obey(&reply.settings, reply.rates);
+                self.ask_at = Instant::now() + ASK;
             }
             Err(error) if !error.is_about_the_content() => return Err(error),
             // One entry that the server cannot use must not keep all others: it is found by halves, and put aside.
@@ -217,15 +276,6 @@ impl Ship {
         let (number, url) = (packed.first, &self.options.target.url);
         say(format_args!("{url} cannot use entry {number}: {error}; it is kept in {}", path.display()));
         Ok(())
-    }
-
-    fn obey(&self, reply: &Reply) {
-        let switch = match reply.settings.enabled {
-            None => UNSAID,
-            Some(true) => ON,
-            Some(false) => OFF,
-        };
-        self.shared.switch.store(switch, Ordering::Relaxed);
     }
 
     /// Removes segments that the server has and the agent does not need.

@@ -125,6 +125,14 @@ pub struct Census {
     pub live: HashMap<u32, Alive>,
 }
 
+impl Census {
+    /// The batch jobs that run.
+    pub fn running_jobs(&self) -> impl Iterator<Item = &str> {
+        let running = self.accounts.iter().filter(|account| account.last_end.is_none());
+        running.filter_map(|account| account.subject.job.as_deref())
+    }
+}
+
 /// A process that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alive {

@@ -2,6 +2,7 @@
 
 mod job;
 mod pager;
+pub mod rate;
 mod resources;
 mod server;
 mod show;

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail};
 use record::batch::Refusal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ureq::{Agent, http};
+use ureq::typestate::WithoutBody;
+use ureq::{Agent, Body, RequestBuilder, http};
 
 use crate::args::ServerArgs;
 
@@ -95,13 +96,34 @@ impl Server {
 
     /// Asks; `None` is an answer too: it is not there.
     pub fn get(&self, path: &str, parameters: &[(&str, String)]) -> Result<Option<Value>> {
-        let url = format!("{}{path}", self.login.server.trim_end_matches('/'));
-        let mut request =
-            self.agent.get(&url).header(http::header::AUTHORIZATION, format!("Bearer {}", self.login.token));
-        for (name, value) in parameters {
-            request = request.query(name, value);
-        }
-        let mut response = request.call().with_context(|| {
+        let request = with(self.agent.get(self.url(path)), parameters);
+        self.answer(request.header(http::header::AUTHORIZATION, self.token()).call())
+    }
+
+    /// Changes something; a server that does not know it is too old.
+    pub fn put(&self, path: &str, body: &Value) -> Result<Value> {
+        let request = self.agent.put(self.url(path)).header(http::header::AUTHORIZATION, self.token());
+        let request = request.header(http::header::CONTENT_TYPE, "application/json");
+        self.answer(request.send(body.to_string()))?
+            .context("this server does not know the request: is it older?")
+    }
+
+    pub fn delete(&self, path: &str, parameters: &[(&str, String)]) -> Result<Value> {
+        let request = with(self.agent.delete(self.url(path)), parameters);
+        let answer = self.answer(request.header(http::header::AUTHORIZATION, self.token()).call())?;
+        answer.context("this server does not know the request: is it older?")
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.login.server.trim_end_matches('/'))
+    }
+
+    fn token(&self) -> String {
+        format!("Bearer {}", self.login.token)
+    }
+
+    fn answer(&self, response: Result<http::Response<Body>, ureq::Error>) -> Result<Option<Value>> {
+        let mut response = response.with_context(|| {
             format!("cannot ask {}: is jobglass-server running there?", self.login.server)
         })?;
         let status = response.status();
@@ -118,4 +140,14 @@ impl Server {
                 .with_context(|| format!("{} answers with something else than JSON", self.login.server))?,
         ))
     }
+}
+
+fn with(
+    mut request: RequestBuilder<WithoutBody>,
+    parameters: &[(&str, String)],
+) -> RequestBuilder<WithoutBody> {
+    for (name, value) in parameters {
+        request = request.query(name, value);
+    }
+    request
 }

@@ -21,13 +21,14 @@ struct Reading {
 }
 
 impl Snapshot<'_> {
-    /// The nodes with a reading of the last day: what they use, as the difference of their last two readings says.
+    /// The nodes with a reading of the last day: what they use, as the difference of their last two readings says. Between two
+    /// whole readings there may be some of single sensors, at a rate that somebody asked for; they do not take their place.
     pub(super) fn nodes(&self, host: Option<&str>, now_ns: i64) -> Result<Rows, StoreError> {
         let names: Vec<&'static str> = metric::of(Of::Node).map(|metric| metric.name).collect();
         let sql = format!(
             "SELECT host, time_ns, boot, since_boot_ns, {} FROM node_sample WHERE time_ns >= ? \
              AND (? IS NULL OR host = ?) \
-             QUALIFY row_number() OVER (PARTITION BY host ORDER BY stream DESC, number DESC) <= 2 \
+             QUALIFY row_number() OVER (PARTITION BY host, node_load IS NULL ORDER BY stream DESC, number DESC) <= 2 \
              ORDER BY host, stream, number",
             names.join(", ")
         );
@@ -90,15 +91,24 @@ impl Snapshot<'_> {
 
 fn node(host: &str, readings: &[Reading], jobs: &[String]) -> Map<String, Value> {
     let Some(last) = readings.last() else { return Map::new() };
-    let before = readings.len().checked_sub(2).and_then(|at| readings.get(at));
-    let value = |name: &str| last.values.get(name).copied();
-    // A counter that has fallen began again with the machine.
-    let grown = |name: &str| {
-        let before = before?.values.get(name)?;
-        value(name)?.checked_sub(*before).filter(|grown| *grown >= 0)
+    // Not every reading has all.
+    let latest = |name: &str| {
+        let mut known =
+            readings.iter().rev().filter_map(|reading| Some((reading, *reading.values.get(name)?)));
+        (known.next(), known.next())
     };
-    let seconds = before.and_then(|before| seconds_between(before, last));
-    let rate = |name: &str| Some(grown(name)? as f64 / seconds.filter(|seconds| *seconds > 0.0)?);
+    let value = |name: &str| latest(name).0.map(|(_, value)| value);
+    // A counter that has fallen began again with the machine.
+    let since = |name: &str| {
+        let ((to, value), (from, before)) = Option::zip(latest(name).0, latest(name).1)?;
+        let grown = value.checked_sub(before).filter(|grown| *grown >= 0)?;
+        Some((grown, seconds_between(from, to)))
+    };
+    let grown = |name: &str| since(name).map(|(grown, _)| grown);
+    let rate = |name: &str| {
+        let (grown, seconds) = since(name)?;
+        Some(grown as f64 / seconds.filter(|seconds| *seconds > 0.0)?)
+    };
     let parts = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
     let spent: Option<Vec<i64>> = parts.iter().map(|part| grown(&format!("node_cpu_{part}"))).collect();
     let total = spent.as_ref().map(|spent| spent.iter().sum::<i64>() as f64).filter(|total| *total > 0.0);

@@ -1,0 +1,173 @@
+//! `jobglass rate`: a real server and a real agent, and a job whose rate changes while it runs.
+
+mod common;
+#[path = "common/jobs.rs"]
+mod jobs;
+#[path = "common/server.rs"]
+#[allow(dead_code, reason = "only the server is used here")]
+mod server;
+
+use std::time::Instant;
+
+use common::*;
+use jobs::Job;
+use server::Server;
+
+/// How often everything is read.
+const USUAL: f64 = 20.0;
+
+struct Watched {
+    server: Server,
+    node: Node,
+    _dir: tempfile::TempDir,
+}
+
+fn watched() -> Watched {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    let node = Node::configured(&format!(
+        "[server]\nurl = \"{}\"\ntoken_file = \"{}\"\n[sampling]\nevery_seconds = {USUAL:.1}\nfirst_seconds = 0.0\n",
+        server.url(),
+        server.data.join("ingest.token").display()
+    ));
+    Watched { server, node, _dir: dir }
+}
+
+impl Watched {
+    /// A command that must succeed, and its rows.
+    fn ask(&self, arguments: &[&str]) -> Vec<Row> {
+        let output = self.server.ask(arguments).output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        parse(&output)
+    }
+
+    fn code(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = self.server.ask(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// The ends and lengths of a metric's spans, in seconds, with the first one (from the beginning of the job) left out.
+    fn spans(&self, job: &str, metric: &str) -> Vec<(f64, f64)> {
+        let rows = parse(&self.server.ask(&["series", job, metric, "--json"]).output().unwrap());
+        let at = |row: &Row, name: &str| {
+            let time: jiff::Timestamp = row[name].as_str().unwrap().parse().unwrap();
+            time.as_nanosecond() as f64 / 1e9
+        };
+        rows.iter().skip(1).map(|row| (at(row, "to"), at(row, "to") - at(row, "from"))).collect()
+    }
+
+    /// How many seconds passed until the job was read every second.
+    fn wait_for_fine(&self, job: &str, metric: &str) -> f64 {
+        let (began, before) = (Instant::now(), self.spans(job, metric).len());
+        wait_until(40, "finer readings", || {
+            let spans = self.spans(job, metric);
+            spans.iter().skip(before).filter(|(_, length)| *length < 1.5).count() >= 3
+        });
+        began.elapsed().as_secs_f64()
+    }
+}
+
+#[test]
+fn a_running_job_is_read_more_often_for_a_while() {
+    let test = "a_running_job_is_read_more_often_for_a_while";
+    if !is_root(test) || !jobs::can_make(test) {
+        return;
+    }
+    let watched = watched();
+    let job = Job::start(&watched.node, "910001", &[]);
+    wait_until(40, "two readings of the job", || !watched.spans(&job.id, "cpu").is_empty());
+    assert_eq!(watched.code(&["rate", &job.id]).0, Some(1), "it has none of its own yet");
+
+    let set = watched.ask(&["rate", &job.id, "1s", "--for", "25s", "--json"]);
+    assert_eq!(
+        (&set[0]["every_s"], &set[0]["sensors"], &set[0]["set_by"]),
+        (&1.0.into(), &Row::Null, &"admin".into())
+    );
+    assert!(set[0]["who"].as_str().is_some_and(|who| who.contains('@')), "{set:?}");
+    let began = Instant::now();
+    assert_eq!(watched.ask(&["rate", &job.id, "--json"]), set);
+    let waited = watched.wait_for_fine(&job.id, "cpu");
+    eprintln!("three readings a second apart, and known to the server, {waited:.1} s after the rate was set");
+    assert!(waited < 15.0 + 3.0 + 4.0, "{waited}");
+
+    // It goes back by itself.
+    sleep_ms(27_000u64.saturating_sub(began.elapsed().as_millis() as u64));
+    assert_eq!(watched.code(&["rate", &job.id]).0, Some(1));
+    let over = jiff::Timestamp::now().as_nanosecond() as f64 / 1e9;
+    wait_until(60, "a usual reading", || {
+        watched.spans(&job.id, "cpu").iter().any(|(to, _)| *to > over + 1.5)
+    });
+    let later: Vec<f64> = watched
+        .spans(&job.id, "cpu")
+        .into_iter()
+        .filter(|(to, _)| *to > over + 1.5)
+        .map(|(_, length)| length)
+        .collect();
+    assert!(later.iter().all(|length| *length > 0.2 * USUAL), "{later:?}");
+}
+
+#[test]
+fn single_sensors_through_a_restart_of_the_server_until_it_is_switched_off() {
+    let test = "single_sensors_through_a_restart_of_the_server_until_it_is_switched_off";
+    if !is_root(test) || !jobs::can_make(test) {
+        return;
+    }
+    let mut watched = watched();
+    let job = Job::start(&watched.node, "910002", &[]);
+    wait_until(40, "two readings of the job", || !watched.spans(&job.id, "cpu").is_empty());
+    let comment = "a note; jobglass:rate=1s,sensors=memory+ib;and more";
+    let set = watched.ask(&["rate", &job.id, "--comment", comment, "--json"]);
+    assert_eq!(set[0]["sensors"], serde_json::json!(["memory", "ib"]));
+    watched.server.kill();
+    watched.server.start_again();
+    watched.server.wait_ready();
+    assert_eq!(watched.ask(&["rate", &job.id, "--json"]), set);
+    watched.wait_for_fine(&job.id, "memory");
+    let cpu = watched.spans(&job.id, "cpu");
+    let short: Vec<_> = cpu.iter().skip(1).filter(|(_, length)| *length < 0.2 * USUAL).collect();
+    assert!(short.len() <= 1, "only memory was asked for: {cpu:?}");
+
+    watched.ask(&["rate", &job.id, "off"]);
+    assert_eq!(watched.code(&["rate", &job.id]).0, Some(1));
+    // Heard with the next answer, as it has something to send every second.
+    sleep_ms(8000);
+    let read = watched.spans(&job.id, "memory").len();
+    sleep_ms(6000);
+    assert!(watched.spans(&job.id, "memory").len() <= read + 1, "it is read as usual again");
+}
+
+#[test]
+fn what_is_asked_for_wrongly_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    for (arguments, code, words) in [
+        (&["rate", "1", "--comment", ""][..], 0, ""),
+        (&["rate", "1", "--comment", "nothing for us"], 0, ""),
+        (&["rate", "1", "--comment", "jobglass:rate=soon"], 2, "`soon` is no rate"),
+        (&["rate", "1", "--comment", "jobglass:speed=1"], 2, "jobglass:rate=5s"),
+        (
+            &["rate", "1", "5s", "--sensors", "cpu,smell"],
+            2,
+            "there are: cpu, memory, io, network, ib, gpu, energy, counters",
+        ),
+        (&["rate", "1", "5s", "--for", "31d"], 2, "`31d` is no time"),
+        (&["rate", "../nodes", "5s"], 2, "no name of a batch job"),
+        (&["rate", "1"], 1, "no rate of its own"),
+        (&["rate", "1", "off"], 0, "had no rate"),
+        (&["rate", "1", "5s"], 0, ""),
+        (&["rate", "1", "off"], 0, "as usual again"),
+    ] {
+        let output = server.ask(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+        assert_eq!(said.is_empty(), words.is_empty(), "{arguments:?}: {said}");
+    }
+}
