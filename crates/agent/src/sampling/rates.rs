@@ -77,7 +77,7 @@ pub fn of_sensors(values: &Values, sensors: Sensors, of: Of) -> Values {
     let sensors = sensors.of(of);
     let mut kept = Values::default();
     for (id, value) in values.iter() {
-        if by_id(id).is_some_and(|metric| sensors.has(metric)) {
+        if by_id(id).is_some_and(|metric| metric.of == of && sensors.has(metric)) {
             kept.put(id, Some(value));
         }
     }
