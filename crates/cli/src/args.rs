@@ -20,6 +20,7 @@ pub enum Command {
     Series(SeriesArgs),
     Nodes(NodesArgs),
     Rate(RateArgs),
+    Top(TopArgs),
     /// Programs that are used here, those that ran most first
     #[command(after_help = PROGRAMS_HELP)]
     Programs(UsedArgs),
@@ -251,6 +252,73 @@ pub struct RateArgs {
     pub json: bool,
     #[command(flatten)]
     pub server: ServerArgs,
+}
+
+/// Show the jobs of the cluster live: what each uses of what it reserved
+///
+/// Batch jobs that were read within the last fifteen minutes and have not ended, by their last readings; a number is as old as the
+/// column READ says, and "2!" there means that two of the job's nodes are late. What is not known is shown as "-".
+/// Without a terminal, or with --once, one table. Exit code 0, 1 if no job runs, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Keys:
+  c m i g t u   sort by CPU, memory, I/O, GPU, time, user
+  /             show only jobs with this text in job, user or cluster
+  U             show only jobs of this user
+  Esc           show all again
+  arrows, PgUp, PgDn, Home, End
+  q, Ctrl-C     quit
+
+Examples:
+  jobglass top
+  jobglass top --once --sort memory | head
+  jobglass top --json | jq 'select(.cpu_used < 0.1 * .cpu_reserved) | .job'")]
+pub struct TopArgs {
+    /// Seconds from one look to the next
+    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = parse_interval)]
+    pub interval: f64,
+    /// One table, and no more
+    #[arg(long)]
+    pub once: bool,
+    /// Those that use most of this first
+    #[arg(long, value_enum, default_value_t = Sort::Cpu)]
+    pub sort: Sort,
+    /// Of this user
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// One JSON object per job
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+fn parse_interval(text: &str) -> Result<f64, String> {
+    let seconds = parse_seconds(text)?;
+    if seconds >= 0.5 { Ok(seconds) } else { Err("not less than 0.5: agents do not read so often".into()) }
+}
+
+/// The order of jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    Cpu,
+    Memory,
+    Io,
+    Gpu,
+    Time,
+    User,
+}
+
+impl std::fmt::Display for Sort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Sort::Cpu => "cpu",
+            Sort::Memory => "memory",
+            Sort::Io => "io",
+            Sort::Gpu => "gpu",
+            Sort::Time => "time",
+            Sort::User => "user",
+        })
+    }
 }
 
 /// What is used, by whom and when

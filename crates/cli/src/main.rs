@@ -9,6 +9,7 @@ mod run;
 mod sample;
 mod spool;
 mod table;
+mod top;
 
 use std::io;
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Job(args) => ask::job(&args),
         Command::Series(args) => ask::series(&args),
         Command::Nodes(args) => ask::nodes(&args),
+        Command::Top(args) => top::run(&args),
         Command::Rate(args) => ask::rate::run(&args),
         Command::Programs(args) => ask::programs(&args),
         Command::Libraries(args) => ask::libraries(&args),

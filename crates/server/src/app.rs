@@ -64,6 +64,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/ingest", post(ingest::ingest))
         .route("/api/v1/wishes", get(wishes::wishes))
         .route("/api/v1/processes", get(read::processes))
+        .route("/api/v1/top", get(read::top))
         .route("/api/v1/nodes", get(read::nodes))
         .route("/api/v1/jobs/{id}", get(read::job))
         .route("/api/v1/jobs/{id}/series/{metric}", get(read::series))

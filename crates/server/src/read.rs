@@ -385,6 +385,14 @@ pub async fn nodes(
     Ok(Rows::new(ask(&app, move |reader| reader.nodes(host.as_deref(), now)).await?, u64::MAX))
 }
 
+/// The batch jobs that run now, by their last readings: what they use of what they reserved.
+#[utoipa::path(get, path = "/api/v1/top", security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 401), (status = 403)))]
+pub async fn top(_: Admin, State(app): State<Arc<App>>) -> Result<Json<Rows>, ApiError> {
+    let now = now_ns();
+    Ok(Rows::new(ask(&app, move |reader| reader.top(now)).await?, u64::MAX))
+}
+
 /// Which node a series is wanted of.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -420,7 +428,7 @@ pub async fn series(
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job, series, nodes, env_check, env_rules,
+    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job, series, nodes, top, env_check, env_rules,
         crate::wishes::rate, crate::wishes::set_rate, crate::wishes::remove_rate, crate::wishes::wishes),
     components(schemas(Rows, Checked, crate::wishes::NewRate)),
     modifiers(&Tokens)

@@ -15,12 +15,14 @@ use serde_json::Value;
 use crate::args::{
     EnvCheckArgs, JobArgs, LoginArgs, NodesArgs, ProcessesArgs, SeriesArgs, ServerArgs, UsedArgs, UsesArgs,
 };
-use server::{Login, Server};
+use server::Login;
+pub use server::Server;
 use show::{Column, Shape};
 
 type Parameters = Vec<(&'static str, String)>;
 
-fn server(args: &ServerArgs) -> Result<Server> {
+/// The server that is asked.
+pub fn server(args: &ServerArgs) -> Result<Server> {
     Server::new(Login::find(args)?)
 }
 

@@ -9,6 +9,7 @@ mod processes;
 mod programs;
 pub(crate) mod resources;
 mod series;
+mod top;
 mod uses;
 
 use duckdb::types::Value as Sql;
@@ -109,6 +110,11 @@ impl Reader {
     /// How the nodes fare, or one of them.
     pub fn nodes(&self, host: Option<&str>, now_ns: i64) -> Result<Rows, StoreError> {
         self.ask(|snapshot| snapshot.nodes(host, now_ns))
+    }
+
+    /// The batch jobs that run now, by their last readings.
+    pub fn top(&self, now_ns: i64) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.top(now_ns))
     }
 
     /// The series of a metric of a job, node by node and GPU by GPU.
