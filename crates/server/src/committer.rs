@@ -52,6 +52,13 @@ enum Work {
 pub struct Committer {
     queue: mpsc::Sender<Work>,
     is_broken: Arc<AtomicBool>,
+    room: Arc<Room>,
+}
+
+/// How much must be free where.
+struct Room {
+    dir: PathBuf,
+    least_mb: u64,
 }
 
 /// The thread, and the way to end it.
@@ -79,9 +86,10 @@ impl Committer {
     ) -> std::io::Result<(Committer, Committing)> {
         let (queue, work) = mpsc::channel(QUEUE);
         let is_broken = Arc::new(AtomicBool::new(false));
-        let loop_ = Loop { writer, dir: dir.to_owned(), least_mb, metrics, is_broken: is_broken.clone() };
+        let room = Arc::new(Room { dir: dir.to_owned(), least_mb });
+        let loop_ = Loop { writer, room: room.clone(), metrics, is_broken: is_broken.clone() };
         let thread = thread::Builder::new().name("committer".into()).spawn(move || loop_.run(work))?;
-        Ok((Committer { queue: queue.clone(), is_broken }, Committing { thread, queue }))
+        Ok((Committer { queue: queue.clone(), is_broken, room }, Committing { thread, queue }))
     }
 
     /// Stores a batch; returns when it is durable.
@@ -106,6 +114,11 @@ impl Committer {
         answered.recv().map_err(|_| NotStored::Stopping)
     }
 
+    /// Whether there is room enough to write.
+    pub fn check_disk(&self) -> Result<(), NotStored> {
+        self.room.check()
+    }
+
     /// Whether the last transaction failed.
     pub fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Relaxed)
@@ -114,8 +127,7 @@ impl Committer {
 
 struct Loop {
     writer: Writer,
-    dir: PathBuf,
-    least_mb: u64,
+    room: Arc<Room>,
     metrics: Arc<Metrics>,
     is_broken: Arc<AtomicBool>,
 }
@@ -161,7 +173,7 @@ impl Loop {
         }
         let (batches, answers): (Vec<_>, Vec<_>) =
             submissions.into_iter().map(|submission| (submission.prepared, submission.answer)).unzip();
-        let outcome = self.check_disk().and_then(|()| {
+        let outcome = self.room.check().and_then(|()| {
             let now = i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
             self.writer.apply(batches, now).map_err(|error| not_stored(&error))
         });
@@ -180,8 +192,10 @@ impl Loop {
             }
         }
     }
+}
 
-    fn check_disk(&self) -> Result<(), NotStored> {
+impl Room {
+    fn check(&self) -> Result<(), NotStored> {
         let Ok(stat) = rustix::fs::statvfs(&self.dir) else { return Ok(()) };
         let free_mb = stat.f_bavail.saturating_mul(stat.f_frsize) / 1_000_000;
         if free_mb < self.least_mb {

@@ -13,6 +13,7 @@ pub mod data;
 pub mod error;
 pub mod ingest;
 pub mod job_rates;
+pub mod keep;
 pub mod metrics;
 pub mod rate;
 pub mod read;

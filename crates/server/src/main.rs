@@ -11,6 +11,7 @@ use clap_complete::Shell;
 use jiff::Timestamp;
 use server::backup;
 use server::control::{self, Line, Request};
+use server::keep::{Keep, Kept, Span};
 use server::rate::Share;
 use server::serve::{self, Options};
 use server::settings;
@@ -128,6 +129,18 @@ struct Serve {
     /// Delete records that are older than this [default: keep them]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     keep_days: Option<u32>,
+    /// Keep readings as they came for this long, then make them coarse: a number with d or y, or forever
+    #[arg(long, value_name = "TIME", default_value = "90d", value_parser = Span::of_a_day)]
+    keep_samples: Kept,
+    /// What a coarse reading stands for: a number with m or h
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = Span::of_a_step)]
+    coarse_step: Span,
+    /// Keep coarse readings for this long
+    #[arg(long, value_name = "TIME", default_value = "forever", value_parser = Span::of_a_day)]
+    keep_coarse: Kept,
+    /// Keep the characteristics of jobs for this long
+    #[arg(long, value_name = "TIME", default_value = "forever", value_parser = Span::of_a_day)]
+    keep_jobs: Kept,
     /// Rules of jobglass env-check [default: those that are shipped]
     #[arg(long, value_name = "FILE")]
     environment_rules: Option<PathBuf>,
@@ -202,7 +215,13 @@ fn run(arguments: Serve) -> anyhow::Result<()> {
         least_free_mb: arguments.least_free,
         connections: arguments.connections,
         share: Share { per_second: arguments.host_rate, burst: arguments.host_burst },
-        keep_days: arguments.keep_days,
+        keep: Keep {
+            days: arguments.keep_days,
+            samples: arguments.keep_samples,
+            coarse_step: arguments.coarse_step,
+            coarse: arguments.keep_coarse,
+            jobs: arguments.keep_jobs,
+        },
         environment_rules: arguments.environment_rules,
     };
     serve::run(&options)

@@ -25,6 +25,12 @@ pub struct Metrics {
     pub refused_unavailable: Counter,
     pub connections: Counter,
     pub connections_evicted: Counter,
+    pub readings_coarsened: Counter,
+    pub readings_sorted: Counter,
+    pub coarse_deleted: Counter,
+    pub jobs_deleted: Counter,
+    pub upkeep_failed: Counter,
+    pub upkeep_seconds: Histogram,
     commit_seconds: Histogram,
     registry: Registry,
 }
@@ -50,6 +56,14 @@ impl Default for Metrics {
             counter("refused_unavailable", "Batches refused because nothing could be stored");
         let connections = counter("connections", "Connections accepted");
         let connections_evicted = counter("connections_evicted", "Idle connections closed to make room");
+        let readings_coarsened =
+            counter("readings_coarsened", "Readings that were put together when they were old");
+        let readings_sorted = counter("readings_sorted", "Readings that were put into order on disk");
+        let coarse_deleted = counter("coarse_deleted", "Rows of coarse readings that were too old");
+        let jobs_deleted = counter("jobs_deleted", "Rows of jobs that were too old");
+        let upkeep_failed = counter("upkeep_failed", "Rounds of upkeep that ended with an error");
+        let upkeep_seconds = Histogram::new(COMMIT_SECONDS);
+        registry.register("upkeep_seconds", "Time of a step of upkeep", upkeep_seconds.clone());
         let commit_seconds = Histogram::new(COMMIT_SECONDS);
         registry.register("commit_seconds", "Time of a transaction", commit_seconds.clone());
         Metrics {
@@ -65,6 +79,12 @@ impl Default for Metrics {
             refused_unavailable,
             connections,
             connections_evicted,
+            readings_coarsened,
+            readings_sorted,
+            coarse_deleted,
+            jobs_deleted,
+            upkeep_failed,
+            upkeep_seconds,
             commit_seconds,
             registry,
         }

@@ -17,6 +17,7 @@ use crate::control::Control;
 use crate::data::DataDir;
 use crate::ingest::IngestLimits;
 use crate::job_rates::JobRates;
+use crate::keep::Keep;
 use crate::metrics::Metrics;
 use crate::rate::{Rates, Share};
 use crate::read::Readers;
@@ -37,8 +38,7 @@ pub struct Options {
     pub least_free_mb: u64,
     pub connections: usize,
     pub share: Share,
-    /// Records older than this are deleted.
-    pub keep_days: Option<u32>,
+    pub keep: Keep,
     /// Rules about environments, instead of those that are shipped.
     pub environment_rules: Option<PathBuf>,
 }
@@ -59,9 +59,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         Committer::start(writer, &data.path, options.least_free_mb, metrics.clone())?;
     Control::start(&store, &data.path, committer.clone())
         .with_context(|| format!("cannot listen in {}", data.path.display()))?;
-    if let Some(days) = options.keep_days {
-        retention::start(days, committer.clone())?;
-    }
+    retention::start(options.keep, committer.clone(), metrics.clone())?;
     summaries::start(committer.clone())?;
     let tokens = Tokens::open(&data.path)?;
     let tls =

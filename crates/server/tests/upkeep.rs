@@ -8,6 +8,8 @@ use std::path::Path;
 use common::{Server, batch, gap, run};
 use jiff::Timestamp;
 use record::entry::{Entry, Health};
+use record::metric::id;
+use record::reading::{JobReading, Reading, Values};
 use serde_json::Value;
 
 fn health(time: Timestamp) -> Entry {
@@ -207,4 +209,58 @@ fn what_is_too_old_is_deleted_at_the_next_start() {
         std::thread::park_timeout(std::time::Duration::from_millis(100));
     }
     assert!(server.stop().contains("deleted what was too old"));
+}
+
+/// A reading of job 17: one core, a minute after the other.
+fn reading(start: Timestamp, minute: u64) -> Entry {
+    let start = start.as_nanosecond() as u64;
+    let mut values = Values::default();
+    values.put(id::CPU, Some(minute * 60_000_000_000));
+    let job =
+        JobReading { job: Some("17".into()), start, every: 60_000_000_000, values, ..JobReading::default() };
+    let time = start + minute * 60_000_000_000;
+    Entry::Reading(Box::new(Reading { time, host: "n1".into(), jobs: vec![job], ..Reading::default() }))
+}
+
+#[test]
+fn old_readings_are_made_coarse_and_newer_ones_put_into_order() {
+    let mut server = Server::start(&[]);
+    let day = 24 * 3600;
+    let midnight = Timestamp::from_second(Timestamp::now().as_second() / day * day).unwrap();
+    let days_ago = |days: i64| midnight - jiff::SignedDuration::from_hours(24 * days);
+    for (days, first) in [(9, 1), (4, 61)] {
+        let entries: Vec<Entry> = (0..60).map(|minute| reading(days_ago(days), minute)).collect();
+        assert_eq!(server.post(&batch("n1", first, &entries), &server.token("ingest"), &[]).0, 200);
+    }
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let dir = std::mem::replace(&mut server.dir, tempfile::tempdir().unwrap());
+    let server = Server::start_in(dir, &["--keep-samples", "6d", "--coarse-step", "20m"]);
+    let began = std::time::Instant::now();
+    while server.counter("readings_sorted") < 60 {
+        assert!(began.elapsed().as_secs() < 20, "{}", server.log());
+        std::thread::park_timeout(std::time::Duration::from_millis(100));
+    }
+    assert_eq!((server.counter("readings_coarsened"), server.counter("upkeep_failed")), (60, 0));
+    let (_, text) = server.get("/api/v1/jobs/17/series/cpu", Some(&server.token("admin"))).unwrap();
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    // Three bins, whose first begins at zero; then each minute, the first of which has lost its past.
+    assert_eq!(answer["rows"].as_array().unwrap().len(), 3 + 59, "{text}");
+}
+
+#[test]
+fn what_is_no_time_is_refused_with_a_reason() {
+    for (option, value, reason) in [
+        ("--keep-samples", "5x", "no length of time"),
+        ("--keep-samples", "12h", "at least 1d"),
+        ("--coarse-step", "forever", "no length of time"),
+        ("--coarse-step", "2d", "at most 1d"),
+        ("--keep-jobs", "0d", "no length of time"),
+        ("--keep-coarse", "", "no length of time"),
+    ] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_jobglass-server"));
+        let output = command.args(["--data", "/nonexistent/of/jobglass", option, value]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option} {value}");
+        assert!(said(&output).contains(reason), "{option} {value}: {}", said(&output));
+    }
 }

@@ -157,7 +157,8 @@ fn better(old: Option<&Map<String, Value>>, measured: Measured, deleted: Option<
 }
 
 fn keep_extremes(old: &Map<String, Value>, value: &mut Value) {
-    let choices: [(&str, fn(f64, f64) -> f64); 2] = [("min", f64::min), ("max", f64::max)];
+    type Choose = fn(f64, f64) -> f64;
+    let choices: [(&str, Choose); 2] = [("min", f64::min), ("max", f64::max)];
     for metric in metric::of(Of::Job) {
         for (name, choose) in choices {
             let before = old.get(&format!("{}_{name}", metric.name)).and_then(Value::as_f64);
