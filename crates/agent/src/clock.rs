@@ -226,7 +226,7 @@ impl Clock {
     }
 
     /// The monotonic time of a boottime.
-    fn from_boottime(&self, boottime: u64) -> u64 {
+    fn monotonic_of(&self, boottime: u64) -> u64 {
         let known = self.known();
         let mut earlier = known.suspended.iter().rev().skip(1);
         for (since, suspended) in known.suspended.iter().rev() {
@@ -243,7 +243,7 @@ impl Clock {
     /// The monotonic time of a time of day that was told by the clock as it was set with this offset; that of an earlier boot
     /// is zero.
     pub fn monotonic(&self, wall: u64, offset: i64) -> u64 {
-        self.from_boottime(wall.checked_add_signed(offset.saturating_neg()).unwrap_or(0))
+        self.monotonic_of(wall.checked_add_signed(offset.saturating_neg()).unwrap_or(0))
     }
 
     /// Clock ticks since boot.
@@ -257,7 +257,7 @@ impl Clock {
 
     /// The monotonic time of a process's start in clock ticks since boot.
     pub fn from_ticks(&self, ticks: u64) -> u64 {
-        self.from_boottime(self.boottime_of(ticks))
+        self.monotonic_of(self.boottime_of(ticks))
     }
 
     /// Whether a process that began at this monotonic time may be the one that began at these ticks. When it began between a
