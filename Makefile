@@ -21,7 +21,7 @@ guest := --manifest-path crates/preload/Cargo.toml --target-dir target/guest
 # Tests and benchmarks run what is shipped, not what a debug build would be.
 shipped := JOBGLASS_BIN=$(CURDIR)/$(bin) JOBGLASS_LIB=$(CURDIR)/$(lib)
 
-.PHONY: help build demo test lint lint-rust lint-shell lint-licences bench load answers testbed fuzz install uninstall clean
+.PHONY: help build demo test lint lint-rust lint-shell lint-licences bench load answers series testbed fuzz install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ load: build ## measure what the server bears: 3,000 agents, beside DuckDB's appe
 
 answers: build ## measure how fast the server answers: 50 million records, beside bare DuckDB
 	target/release/jobglass-load answers
+
+series: build ## measure what a reading takes on disk: as it came, put into order, coarse, beside Parquet
+	target/release/jobglass-load series
 
 testbed: ## start a Slurm cluster of four nodes on this machine
 	testbed/cluster install

@@ -6,6 +6,8 @@ mod floor;
 mod generate;
 mod ingest;
 mod play;
+mod readings;
+mod series;
 mod server;
 
 use anyhow::Result;
@@ -17,11 +19,14 @@ enum Command {
     Ingest(ingest::Arguments),
     /// Asks a store of many records: time of each answer beside the bare query
     Answers(answers::Arguments),
+    /// Stores readings: bytes per value as they came, put into order and coarse, beside Parquet
+    Series(series::Arguments),
 }
 
 fn main() -> Result<()> {
     match Command::parse() {
         Command::Ingest(arguments) => ingest::measure(&arguments),
         Command::Answers(arguments) => answers::measure(&arguments),
+        Command::Series(arguments) => series::measure(&arguments),
     }
 }
