@@ -81,7 +81,8 @@ impl Place {
             reserved: Some(Reserved { cpus: Some(CORES as u32), memory: Some(250 * GIB), gpus: None }),
             ..JobReading::default()
         };
-        let reading = Reading { time, host: self.host.clone(), node: self.of_node.clone(), jobs: vec![job] };
+        let (host, node) = (self.host.clone(), self.of_node.clone());
+        let reading = Reading { time, host, node, jobs: vec![job], ..Reading::default() };
         let entry = minicbor::to_vec(Entry::Reading(Box::new(reading))).unwrap_or_default();
         self.sent += 1;
         Batch::new(&self.host, self.stream, self.sent, vec![&entry], Vec::new()).to_bytes()
