@@ -36,8 +36,10 @@ fn printed(table: &Table) -> String {
 
 fn cpu(resources: &Value) -> Vec<String> {
     let cpu = &resources["metrics"]["cpu"];
-    let nodes = resources["nodes"].as_array().map_or(1, Vec::len) as f64;
-    let (avg, max) = (total_average(cpu, nodes), cpu["max"].as_f64());
+    // Of an old job the nodes themselves may be forgotten, but not how many they were.
+    let nodes =
+        resources["node_count"].as_f64().or(resources["nodes"].as_array().map(|list| list.len() as f64));
+    let (avg, max) = (nodes.and_then(|nodes| total_average(cpu, nodes)), cpu["max"].as_f64());
     let used = avg.map_or_else(show::unknown, |avg| format!("{avg:.2} cores"));
     let most = max.map_or(String::new(), |max| format!("at most {max:.2} on a node"));
     let reserved = resources["reserved"]["cpus"].as_f64();
@@ -219,5 +221,9 @@ mod tests {
         let text = section(&bare);
         assert!(text.contains("CPU") && !text.contains("0.00"), "{text}");
         assert!(text.contains("still runs"), "{text}");
+        let old = json!({"readings": 60, "coverage": 1.0, "nodes": [], "node_count": 2, "reserved": {"cpus": 8}, "end": "2026",
+            "metrics": {"cpu": {"avg": 2.0, "max": 3.0}}});
+        let text = section(&old);
+        assert!(text.contains("4.00 cores") && text.contains("50 %"), "{text}");
     }
 }
