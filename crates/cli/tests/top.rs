@@ -31,7 +31,7 @@ fn with_jobs(dir: &tempfile::TempDir) -> Server {
         for id in [id::READ_BYTES, id::WRITE_BYTES] {
             values.put(id, Some((time - start) / S * n).filter(|_| n < 20));
         }
-        let user = if n % 2 == 0 { "alice" } else { "bob" };
+        let user = if n.is_multiple_of(2) { "alice" } else { "bob" };
         JobReading {
             job: Some(format!("{}", 1000 + n)),
             node: Some(format!("n{n}")),

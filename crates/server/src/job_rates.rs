@@ -131,8 +131,10 @@ impl JobRates {
     pub fn remove(&self, job: &str, cluster: Option<&str>, now: Timestamp) -> io::Result<usize> {
         let mut inner = self.lock();
         inner.drop_old(now);
-        let is_meant = |kept: &Kept| kept.job == job && concerns(kept, cluster);
-        let removed: Vec<(Key, Kept)> = inner.rates.extract_if(.., |_, kept| is_meant(kept)).collect();
+        let meant: Vec<Kept> = inner.of_job(job).filter(|kept| concerns(kept, cluster)).cloned().collect();
+        let key = |kept: &Kept| (kept.job.clone(), kept.cluster.clone());
+        let removed: Vec<(Key, Kept)> =
+            meant.iter().filter_map(|kept| inner.rates.remove_entry(&key(kept))).collect();
         if !removed.is_empty() {
             self.save(&inner).inspect_err(|_| inner.rates.extend(removed.clone()))?;
         }
