@@ -200,7 +200,7 @@ mod tests {
         let busy = json!({"gpu": {"avg": 50.0}, "gpu_memory": {"max": 2048.0}});
         for (reserved, metrics, expected) in [
             (json!(4), busy.clone(), Some(["4 GPUs", "1.00 GPUs", "25 %"])),
-            (json!(4), json!({}), Some(["4 GPUs", "?", ""])),
+            (json!(4), json!({}), Some(["4 GPUs", "-", ""])),
             (Value::Null, busy, Some(["", "1.00 GPUs", ""])),
             (json!(0), json!({}), None),
             (Value::Null, json!({}), None),

@@ -200,7 +200,7 @@ mod tests {
     fn jobs() -> Vec<Value> {
         vec![
             json!({"job": "4711", "user": "alice", "nodes": 2, "elapsed_s": 3723.0, "cpu_used": 96.4, "cpu_reserved": 128,
-                "memory_used": 2 << 30, "memory_reserved": 4_i64 << 30, "read": 0.0, "written": 1048576.0,
+                "memory_used": 2_i64 << 30, "memory_reserved": 4_i64 << 30, "read": 0.0, "written": 1048576.0,
                 "gpu_used": null, "gpu_reserved": null, "age_s": 12.0, "nodes_late": 0}),
             json!({"job": "4712\u{1b}[2J", "user": null, "nodes": 1, "elapsed_s": 59.0, "cpu_used": null, "cpu_reserved": null,
                 "memory_used": null, "memory_reserved": 4_i64 << 30, "read": null, "written": null,
@@ -214,7 +214,7 @@ mod tests {
         let lines = table(&jobs.iter().collect::<Vec<_>>(), None);
         let expected = [
             "JOB       USER  NODES ELAPSED      CPU                  MEMORY          READ/S WRITTEN/S   GPU    READ",
-            "4711      alice     2 1:02:03 96.4/128 ██████░░    2048M/4096M ████░░░░     0K     1024K           12s",
+            "4711      alice     2 1:02:03 96.4/128 ██████░░    2048M/4096M ████░░░░     0K        1M           12s",
             "4712 [2J  -         1     59s      -/-                 -/4096M              -         - 1.5/2 5:00 1!",
         ];
         let joined = |lines: &[String]| lines.join("\n");
@@ -249,7 +249,7 @@ mod tests {
         let jobs = jobs();
         let rows: Vec<&Value> = jobs.iter().collect();
         for (width, titles) in
-            [(40, "JOB USER CPU MEMORY"), (20, "JOB CPU"), (60, "JOB USER ELAPSED CPU MEMORY READ")]
+            [(40, "JOB USER CPU MEMORY"), (20, "JOB CPU"), (60, "JOB USER NODES ELAPSED CPU MEMORY READ")]
         {
             let head = table(&rows, Some(width))[0].split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(head, titles, "{width}");
