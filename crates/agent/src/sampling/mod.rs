@@ -19,7 +19,7 @@ mod rates;
 mod remote;
 mod tracked;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -104,6 +104,7 @@ impl Sampling {
                 .iter()
                 .map(|kept| (Subject::of_reading(&kept.reading), Tracked::from_kept(kept)))
                 .collect(),
+            said_cards: Vec::new(),
             due: Due::default(),
             rates: Rates::default(),
         };
@@ -165,7 +166,7 @@ impl Due {
         let set_by = offset.wrapping_sub(self.offset);
         self.offset = offset;
         if set_by != 0 {
-            let all = self.jobs.values_mut().chain([&mut self.all]);
+            let all = self.jobs.values_mut().chain([&mut self.all, &mut self.hardware]);
             all.for_each(|due| *due = due.saturating_add_signed(set_by));
         }
     }
@@ -183,6 +184,8 @@ struct Sampler {
     /// Where [`kept`] is.
     dir: PathBuf,
     tracked: HashMap<Subject, Tracked>,
+    /// GPUs that were told.
+    said_cards: Vec<String>,
     due: Due,
     rates: Rates,
 }
@@ -302,23 +305,11 @@ impl Sampler {
             since_boot: Some(clock.boottime(moment)),
             ..Reading::default()
         };
-        if is_all {
-            // Without `/proc` there is nothing to say, which the coverage shows.
-            let _ = self.collector.read_all();
-            reading.node = self.collector.read_node();
+        let sorted = if is_all {
+            self.read_all(census, &due, &mut reading)
         } else {
-            let of_node = self.only_of_node(census, &mut due, now);
-            self.collector.read_due(census, &due);
-            if !of_node.is_empty() {
-                reading.node = rates::of_sensors(&self.collector.read_node(), of_node, Of::Node);
-            }
-        }
-        let mut sorted = self.collector.sort(census, &due);
-        let other_cards = self.collector.read_cards(census, &mut sorted);
-        if is_all {
-            reading.cards = other_cards;
-            reading.hardware = self.hardware_if_due(now);
-        }
+            self.read_due(census, &mut due, &mut reading)
+        };
         let jobs_here =
             live.iter().zip(&census.accounts).filter(|(n, a)| **n > 0 && a.subject.job.is_some()).count();
         for (at, mut own) in sorted {
@@ -336,10 +327,37 @@ impl Sampler {
         }
     }
 
-    /// What the node is made of is said once a day; a server may be new, and machines are changed.
+    /// Reads the node and all that is on it.
+    fn read_all(&mut self, census: &Census, due: &[bool], reading: &mut Reading) -> BTreeMap<usize, Own> {
+        // Without `/proc` there is nothing to say, which the coverage shows.
+        let _ = self.collector.read_all();
+        reading.node = self.collector.read_node();
+        let mut sorted = self.collector.sort(census, due);
+        reading.cards = self.collector.read_cards(census, &mut sorted);
+        reading.hardware = self.hardware_if_due(reading.time);
+        sorted
+    }
+
+    /// Reads what is due between two readings of all.
+    fn read_due(&mut self, census: &Census, due: &mut [bool], reading: &mut Reading) -> BTreeMap<usize, Own> {
+        let of_node = self.only_of_node(census, due, reading.time);
+        self.collector.read_due(census, due);
+        if !of_node.is_empty() {
+            reading.node = rates::of_sensors(&self.collector.read_node(), of_node, Of::Node);
+        }
+        let mut sorted = self.collector.sort(census, due);
+        self.collector.read_cards(census, &mut sorted);
+        sorted
+    }
+
+    /// What the node is made of is said once a day, because a server may be new; and when other GPUs are found, because drivers may
+    /// be late.
     fn hardware_if_due(&mut self, now: u64) -> Option<Box<Hardware>> {
-        (now >= self.due.hardware).then(|| {
+        let cards = self.collector.cards.models();
+        let has_others = !cards.is_empty() && cards != self.said_cards;
+        (has_others || now >= self.due.hardware).then(|| {
             self.due.hardware = now.saturating_add(HARDWARE_NS);
+            self.said_cards = cards;
             Box::new(self.collector.read_hardware())
         })
     }
