@@ -16,18 +16,35 @@ struct Cpu {
     /// Numbers given since the first that was seen, and those of them that were seen.
     given: u64,
     seen: u64,
+    /// Nothing has come since the beginning.
+    is_new: bool,
 }
 
 impl Numbers {
     /// Notes that an event with this number has come.
     pub fn note(&mut self, cpu: u32, number: u32) {
-        let cpu = self.cpus.entry(cpu).or_insert(Cpu { highest: number.wrapping_sub(1), given: 0, seen: 0 });
+        let new = Cpu { highest: number.wrapping_sub(1), given: 0, seen: 0, is_new: true };
+        let cpu = self.cpus.entry(cpu).or_insert(new);
         let ahead = number.wrapping_sub(cpu.highest);
-        if ahead <= u32::MAX / 2 {
-            cpu.given += u64::from(ahead);
+        let is_ahead = (1..=u32::MAX / 2).contains(&ahead);
+        if cpu.is_new && !is_ahead {
+            return;
+        }
+        if is_ahead {
+            // What is missing before the first was not yet promised.
+            cpu.given += if cpu.is_new { 1 } else { u64::from(ahead) };
             cpu.highest = number;
         }
+        cpu.is_new = false;
         cpu.seen += 1;
+    }
+
+    /// From now on all is promised. What has come, and what has not, does not matter.
+    pub fn begin(&mut self) {
+        for cpu in self.cpus.values_mut() {
+            (cpu.given, cpu.seen, cpu.is_new) = (0, 0, true);
+        }
+        (self.missing, self.lost) = (0, 0);
     }
 
     /// Counts what is missing. Two events may come in the wrong order, because the kernel reads the clock before it
@@ -65,6 +82,26 @@ mod tests {
                 numbers.count();
             }
             assert_eq!(numbers.lost, lost, "{calls:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_at_the_beginning_is_not_lost() {
+        for (before, after, lost) in [
+            (&[5, 7][..], &[9, 10][..], 0),
+            (&[5], &[9, 10, 12], 1),
+            // One that was told before comes late.
+            (&[5, 8], &[7, 9, 10], 0),
+            (&[], &[5, 7], 1),
+        ] {
+            let mut numbers = Numbers::default();
+            before.iter().for_each(|number| numbers.note(0, *number));
+            numbers.count();
+            numbers.begin();
+            after.iter().for_each(|number| numbers.note(0, *number));
+            numbers.count();
+            numbers.count();
+            assert_eq!(numbers.lost, lost, "{before:?} {after:?}");
         }
     }
 }
