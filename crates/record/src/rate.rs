@@ -288,6 +288,24 @@ mod tests {
     }
 
     #[test]
+    fn every_kind_of_metric_has_its_group() {
+        for (name, expected) in [
+            ("cpu_user", Group::Cpu),
+            ("node_load", Group::Cpu),
+            ("memory_peak", Group::Memory),
+            ("node_lustre_read", Group::Io),
+            ("node_net_sent", Group::Network),
+            ("node_ib_sent", Group::Ib),
+            ("gpu_memory", Group::Gpu),
+            ("card_power", Group::Gpu),
+            ("node_energy", Group::Energy),
+            ("node_flops_256", Group::Counters),
+        ] {
+            assert_eq!(crate::metric::by_name(name).map(Group::of), Some(expected), "{name}");
+        }
+    }
+
+    #[test]
     fn rates_as_people_write_them() {
         for (text, expected) in [
             ("5s", Some(5 * S)),
