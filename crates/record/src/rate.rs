@@ -301,7 +301,7 @@ mod tests {
             ("node_energy", Group::Energy),
             ("node_flops_256", Group::Counters),
         ] {
-            assert_eq!(crate::metric::by_name(name).map(Group::of), Some(expected), "{name}");
+            assert_eq!(by_name(name).map(Group::of), Some(expected), "{name}");
         }
     }
 
