@@ -59,15 +59,10 @@ fn median(spans: &[Span]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{in_python, spans};
     use proptest::prelude::*;
     use proptest::strategy::ValueTree;
-    use serde_json::{Value, json};
-    use std::io::Write;
-    use std::process::{Command, Stdio};
-
-    fn spans(pairs: &[(i64, f64)]) -> Vec<Span> {
-        pairs.iter().map(|(length, value)| Span { from: 0, length: *length, value: *value }).collect()
-    }
+    use serde_json::json;
 
     #[test]
     fn time_is_what_weighs() {
@@ -97,23 +92,7 @@ for line in sys.stdin:
             .prop_filter("some span", |nodes| nodes.iter().any(|n| !n.is_empty()));
         let cases: Vec<Vec<Vec<(i64, u32)>>> =
             (0..200).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect();
-        let mut python = Command::new("python3")
-            .args(["-c", PYTHON])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 is there");
-        let mut input = python.stdin.take().unwrap();
-        for case in &cases {
-            writeln!(input, "{}", json!(case)).unwrap();
-        }
-        drop(input);
-        let output = python.wait_with_output().unwrap();
-        let lines: Vec<Value> = String::from_utf8(output.stdout)
-            .unwrap()
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let lines = in_python(PYTHON, cases.iter().map(|case| json!(case)));
         assert_eq!(lines.len(), cases.len());
         for (case, expected) in cases.iter().zip(lines) {
             let nodes: Vec<Vec<Span>> = case

@@ -3,14 +3,24 @@
 //! * [`series`] turns readings into spans: a value, and how long it held.
 //! * [`characteristic`] turns spans into minimum, maximum, average, median and the spread between nodes.
 //! * [`profile`] is a series in a few columns.
+//! * [`threshold`] says for which share of the time they were beyond a bound, [`site`] which bounds a site has.
 //! * [`coverage`] says on how much of what was expected they rest.
+//! * [`job`] is all of it for a job on all its nodes.
 
 pub mod characteristic;
 pub mod coverage;
+pub mod job;
 pub mod profile;
 pub mod series;
+pub mod site;
+#[cfg(test)]
+mod testing;
+pub mod threshold;
 
 pub use characteristic::Characteristic;
 pub use coverage::coverage;
+pub use job::{Job, OnNode, State};
 pub use profile::profile;
 pub use series::{Part, Span};
+pub use site::{Site, SiteError};
+pub use threshold::{Reserved, Shares, Threshold};

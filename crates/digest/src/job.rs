@@ -1,0 +1,179 @@
+//! A job on all its nodes: what it reserved, what it used, and whether that is the last word.
+
+use record::metric::Metric;
+use serde::Serialize;
+
+use crate::series::{Part, STANDS, Span};
+use crate::threshold::{Reserved, Shares};
+use crate::{Characteristic, Site, coverage};
+
+/// A job on one node.
+#[derive(Debug, Clone, Default)]
+pub struct OnNode {
+    pub host: String,
+    pub node: Option<String>,
+    pub cluster: Option<String>,
+    pub user: Option<String>,
+    pub part: Part,
+    pub reserved: Reserved,
+    /// Other jobs ran on the node at the same time.
+    pub is_shared: bool,
+    /// Of each metric, the value of each reading.
+    pub values: Vec<Vec<Option<i64>>>,
+}
+
+/// How far a job is, as far as its readings tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Running,
+    /// On all nodes it was seen on.
+    Ended,
+    /// It has no end, and nothing is heard of it any more: it may run or not.
+    Unheard,
+}
+
+impl State {
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Running => "running",
+            State::Ended => "ended",
+            State::Unheard => "unheard",
+        }
+    }
+
+    /// Whether what is known of the job will change if all goes well.
+    pub fn is_provisional(self) -> bool {
+        self != State::Ended
+    }
+}
+
+/// What the readings of a job say.
+#[derive(Debug, Clone)]
+pub struct Job {
+    pub state: State,
+    pub start: i64,
+    /// Absent unless it has ended on all nodes.
+    pub end: Option<i64>,
+    /// The last reading on any node.
+    pub heard: i64,
+    /// What is said of the job is said until then.
+    pub until: i64,
+    pub readings: usize,
+    pub coverage: Option<f64>,
+    pub is_shared: bool,
+    pub reserved: Reserved,
+    pub metrics: Vec<OfMetric>,
+}
+
+/// A metric that was read at least once in a way that says something.
+#[derive(Debug, Clone)]
+pub struct OfMetric {
+    pub metric: &'static Metric,
+    pub characteristic: Characteristic,
+    pub shares: Shares,
+    /// A counter's last value is its sum; a gauge's, where it stood when the job ended.
+    pub last: Option<i64>,
+    /// On each node.
+    pub spans: Vec<Vec<Span>>,
+}
+
+impl Job {
+    /// Of its nodes, whose values are those of `metrics`; `None` without any node.
+    pub fn of(nodes: &[OnNode], metrics: &[&'static Metric], site: &Site, now: i64) -> Option<Job> {
+        let start = nodes.iter().map(|on| on.part.start).min()?;
+        let heard = nodes.iter().filter_map(|on| on.part.readings.last()).map(|at| at.time).max()?;
+        let state = state(nodes, site, now);
+        let end = nodes.iter().filter_map(|on| on.part.end).max().filter(|_| state == State::Ended);
+        let until = match state {
+            State::Running => now,
+            State::Ended => end.unwrap_or(now),
+            State::Unheard => heard,
+        };
+        let until = until.max(start);
+        let parts: Vec<Part> = nodes.iter().map(|on| on.part.clone()).collect();
+        Some(Job {
+            state,
+            start,
+            end,
+            heard,
+            until,
+            readings: nodes.iter().map(|on| on.part.readings.len()).sum(),
+            coverage: coverage(&parts, until),
+            is_shared: nodes.iter().any(|on| on.is_shared),
+            reserved: Reserved {
+                cpus: sum(nodes.iter().map(|on| on.reserved.cpus)),
+                memory: sum(nodes.iter().map(|on| on.reserved.memory)),
+                gpus: sum(nodes.iter().map(|on| on.reserved.gpus)),
+            },
+            metrics: metrics.iter().enumerate().filter_map(|(at, of)| metric(nodes, at, of, site)).collect(),
+        })
+    }
+}
+
+fn state(nodes: &[OnNode], site: &Site, now: i64) -> State {
+    let mut open = nodes.iter().filter(|on| on.part.end.is_none()).peekable();
+    if open.peek().is_none() {
+        return State::Ended;
+    }
+    let is_heard = |on: &OnNode| {
+        let last = on.part.readings.last();
+        last.is_some_and(|at| {
+            now.saturating_sub(at.time) <= site.unheard_ns.max(at.every.saturating_mul(STANDS))
+        })
+    };
+    if open.any(is_heard) { State::Running } else { State::Unheard }
+}
+
+fn metric(nodes: &[OnNode], at: usize, metric: &'static Metric, site: &Site) -> Option<OfMetric> {
+    let values = || nodes.iter().map(|on| on.values.get(at).map_or(&[][..], Vec::as_slice));
+    let spans: Vec<Vec<Span>> =
+        nodes.iter().zip(values()).map(|(on, values)| on.part.spans(metric, values)).collect();
+    let reserved = nodes.iter().map(|on| on.reserved);
+    let beside = || spans.iter().map(Vec::as_slice).zip(reserved);
+    Some(OfMetric {
+        metric,
+        characteristic: Characteristic::of(&spans)?,
+        shares: site.threshold(metric).map(|threshold| threshold.shares(beside())).unwrap_or_default(),
+        last: sum(values().map(|values| values.iter().rev().find_map(|value| *value))),
+        spans,
+    })
+}
+
+/// A sum of which one part is unknown is unknown.
+fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
+    values.reduce(|sum, value| sum?.checked_add(value?)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::series::At;
+
+    fn on(end: Option<i64>, last: i64) -> OnNode {
+        let readings = vec![At { time: last, every: 10 }];
+        OnNode { part: Part { start: 0, end, readings }, ..OnNode::default() }
+    }
+
+    #[test]
+    fn a_job_has_ended_when_it_has_on_all_nodes() {
+        let site = Site { unheard_ns: 100, ..Site::default() };
+        for (nodes, now, expected) in [
+            (vec![on(Some(50), 51)], 1000, (State::Ended, Some(50), 50)),
+            (vec![on(Some(50), 51), on(Some(60), 61)], 1000, (State::Ended, Some(60), 60)),
+            (vec![on(Some(50), 51), on(None, 60)], 150, (State::Running, None, 150)),
+            (vec![on(Some(50), 51), on(None, 60)], 161, (State::Unheard, None, 60)),
+            // One that is silent does not end the others.
+            (vec![on(None, 10), on(None, 900)], 1000, (State::Running, None, 1000)),
+            // The server's clock is behind.
+            (vec![on(None, 900)], 5, (State::Running, None, 5)),
+        ] {
+            let job = Job::of(&nodes, &[], &site, now).unwrap();
+            assert_eq!((job.state, job.end, job.until), expected, "{nodes:?} at {now}");
+        }
+        // A reading that was meant to stand longer than that is no silence.
+        let rare = Site { unheard_ns: 1, ..Site::default() };
+        assert_eq!(Job::of(&[on(None, 10)], &[], &rare, 30).unwrap().state, State::Running);
+        assert!(Job::of(&[], &[], &site, 0).is_none());
+    }
+}
