@@ -3,24 +3,10 @@
 use record::metric::Metric;
 use serde::Serialize;
 
+use crate::on_node::{OnNode, Stretch};
 use crate::series::{Part, STANDS, Span};
 use crate::threshold::{Reserved, Shares};
 use crate::{Characteristic, Site, coverage};
-
-/// A job on one node.
-#[derive(Debug, Clone, Default)]
-pub struct OnNode {
-    pub host: String,
-    pub node: Option<String>,
-    pub cluster: Option<String>,
-    pub user: Option<String>,
-    pub part: Part,
-    pub reserved: Reserved,
-    /// Other jobs ran on the node at the same time.
-    pub is_shared: bool,
-    /// Of each metric, the value of each reading.
-    pub values: Vec<Vec<Option<i64>>>,
-}
 
 /// How far a job is, as far as its readings tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -59,18 +45,21 @@ pub struct Job {
     pub heard: i64,
     /// What is said of the job is said until then.
     pub until: i64,
-    pub readings: usize,
+    pub readings: u64,
     pub coverage: Option<f64>,
+    /// Some of the readings were put together.
+    pub is_coarse: bool,
     pub is_shared: bool,
     pub reserved: Reserved,
     pub metrics: Vec<OfMetric>,
 }
 
-/// A metric that was read at least once in a way that says something.
+/// A metric of which something is known.
 #[derive(Debug, Clone)]
 pub struct OfMetric {
     pub metric: &'static Metric,
-    pub characteristic: Characteristic,
+    /// Absent if it was read only when the job was over, as a short one may be.
+    pub characteristic: Option<Characteristic>,
     pub shares: Shares,
     /// A counter's last value is its sum; a gauge's, where it stood when the job ended.
     pub last: Option<i64>,
@@ -91,15 +80,16 @@ impl Job {
             State::Unheard => heard,
         };
         let until = until.max(start);
-        let parts: Vec<Part> = nodes.iter().map(|on| on.part.clone()).collect();
+        let parts: Vec<Part> = nodes.iter().map(OnNode::seen).collect();
         Some(Job {
             state,
             start,
             end,
             heard,
             until,
-            readings: nodes.iter().map(|on| on.part.readings.len()).sum(),
+            readings: nodes.iter().map(OnNode::readings).sum(),
             coverage: coverage(&parts, until),
+            is_coarse: nodes.iter().any(|on| on.is_coarse),
             is_shared: nodes.iter().any(|on| on.is_shared),
             reserved: Reserved {
                 cpus: sum(nodes.iter().map(|on| on.reserved.cpus)),
@@ -126,33 +116,62 @@ fn state(nodes: &[OnNode], site: &Site, now: i64) -> State {
 }
 
 fn metric(nodes: &[OnNode], at: usize, metric: &'static Metric, site: &Site) -> Option<OfMetric> {
-    let values = || nodes.iter().map(|on| on.values.get(at).map_or(&[][..], Vec::as_slice));
+    let stretches: Vec<Vec<Stretch>> = nodes.iter().map(|on| on.stretches(metric, at)).collect();
     let spans: Vec<Vec<Span>> =
-        nodes.iter().zip(values()).map(|(on, values)| on.part.spans(metric, values)).collect();
-    let reserved = nodes.iter().map(|on| on.reserved);
-    let beside = || spans.iter().map(Vec::as_slice).zip(reserved);
-    Some(OfMetric {
+        stretches.iter().map(|of_node| of_node.iter().map(|stretch| stretch.span).collect()).collect();
+    let beside = || spans.iter().map(Vec::as_slice).zip(nodes.iter().map(|on| on.reserved));
+    let of = OfMetric {
         metric,
-        characteristic: Characteristic::of(&spans)?,
+        characteristic: Characteristic::of(&spans).map(|known| extremes(known, stretches.iter().flatten())),
         shares: site.threshold(metric).map(|threshold| threshold.shares(beside())).unwrap_or_default(),
-        last: sum(values().map(|values| values.iter().rev().find_map(|value| *value))),
+        last: sum(nodes.iter().map(|on| on.last(at))),
         spans,
+    };
+    (of.characteristic.is_some() || of.last.is_some()).then_some(of)
+}
+
+/// The readings that were put together had a least and a greatest one.
+fn extremes<'s>(of_spans: Characteristic, stretches: impl Iterator<Item = &'s Stretch>) -> Characteristic {
+    stretches.fold(of_spans, |found, stretch| Characteristic {
+        min: stretch.least.map_or(found.min, |least| found.min.min(least)),
+        max: stretch.most.map_or(found.max, |most| found.max.max(most)),
+        ..found
     })
 }
 
 /// A sum of which one part is unknown is unknown.
-fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
+pub fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     values.reduce(|sum, value| sum?.checked_add(value?)).flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::series::At;
+    use crate::on_node::{Taken, Value};
+    use crate::series::Told;
+    use record::metric::{by_id, id};
 
     fn on(end: Option<i64>, last: i64) -> OnNode {
-        let readings = vec![At { time: last, every: 10 }];
-        OnNode { part: Part { start: 0, end, readings }, ..OnNode::default() }
+        with(end, last, &[])
+    }
+
+    /// A node with one reading.
+    fn with(end: Option<i64>, last: i64, values: &[Option<i64>]) -> OnNode {
+        let mut on = OnNode::new("n1".into(), None, values.len());
+        on.take(Taken {
+            told: Told { time: last, start: 0, end, every: 10, steady: None },
+            from: last,
+            held: 0,
+            readings: 1,
+            is_coarse: false,
+            reserved: Reserved::default(),
+            is_shared: false,
+            user: None,
+            cluster: None,
+            values: values.iter().map(|value| Value::Read(*value)).collect(),
+        });
+        on.set_the_clock();
+        on
     }
 
     #[test]
@@ -175,5 +194,15 @@ mod tests {
         let rare = Site { unheard_ns: 1, ..Site::default() };
         assert_eq!(Job::of(&[on(None, 10)], &[], &rare, 30).unwrap().state, State::Running);
         assert!(Job::of(&[], &[], &site, 0).is_none());
+    }
+
+    #[test]
+    fn a_peak_that_was_read_at_the_end_only_is_known_all_the_same() {
+        let metrics = [by_id(id::MEMORY_PEAK).unwrap(), by_id(id::MEMORY).unwrap()];
+        let short = with(Some(50), 51, &[Some(7), None]);
+        let job = Job::of(&[short], &metrics, &Site::default(), 100).unwrap();
+        let found: Vec<_> =
+            job.metrics.iter().map(|of| (of.metric.name, of.characteristic, of.last)).collect();
+        assert_eq!(found, [("memory_peak", None, Some(7))]);
     }
 }

@@ -5,11 +5,13 @@
 //! * [`profile`] is a series in a few columns.
 //! * [`threshold`] says for which share of the time they were beyond a bound, [`site`] which bounds a site has.
 //! * [`coverage`] says on how much of what was expected they rest.
+//! * [`on_node`] is a job on one node, with what is left of readings that were put together.
 //! * [`job`] is all of it for a job on all its nodes.
 
 pub mod characteristic;
 pub mod coverage;
 pub mod job;
+pub mod on_node;
 pub mod profile;
 pub mod series;
 pub mod site;
@@ -19,7 +21,8 @@ pub mod threshold;
 
 pub use characteristic::Characteristic;
 pub use coverage::coverage;
-pub use job::{Job, OnNode, State};
+pub use job::{Job, State};
+pub use on_node::{OnNode, Stretch};
 pub use profile::profile;
 pub use series::{Part, Span};
 pub use site::{Site, SiteError};

@@ -75,6 +75,7 @@ pub fn router(app: Arc<App>) -> Router {
                 .delete(wishes::remove_rate)
                 .layer(DefaultBodyLimit::max(wishes::BODY_MAX)),
         )
+        .route("/api/v1/short-jobs", get(read::short_jobs))
         .route("/api/v1/programs", get(read::programs))
         .route("/api/v1/libraries", get(read::libraries))
         .route("/api/v1/modules", get(read::modules))

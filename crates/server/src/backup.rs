@@ -1,6 +1,6 @@
 //! A backup of a data directory, and the way back.
 //!
-//! A backup is a directory with a database and the tokens. It is made beside the store and gets its name when it is
+//! A backup is a directory with a database, the tokens and the site's file. It is made beside the store and gets its name when it is
 //! complete, so a directory with that name is never half a backup.
 
 use std::fs::{self, File};
@@ -14,14 +14,14 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use store::{Limits, Store};
 
-use crate::{settings, tokens};
+use crate::{serve, settings, tokens};
 
 /// Where a backup is made, in the data directory: the database reads and writes nowhere else.
 const UNFINISHED: &str = "backup.unfinished";
 /// How often it is said how far it is.
 const REPORT: Duration = Duration::from_secs(1);
 /// What belongs to a data directory besides the database.
-const BESIDES: [&str; 2] = [tokens::FILE, settings::FILE];
+const BESIDES: [&str; 3] = [tokens::FILE, settings::FILE, serve::SITE];
 
 /// Makes a backup in `target`, which must not exist; gives its size.
 pub fn make(

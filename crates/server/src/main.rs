@@ -144,6 +144,9 @@ struct Serve {
     /// Rules of jobglass env-check [default: those that are shipped]
     #[arg(long, value_name = "FILE")]
     environment_rules: Option<PathBuf>,
+    /// Thresholds, and what is a short job [default: site.toml in the data directory, if it exists]
+    #[arg(long, value_name = "FILE")]
+    site: Option<PathBuf>,
     /// Write logs as JSON
     #[arg(long)]
     log_json: bool,
@@ -223,6 +226,7 @@ fn run(arguments: Serve) -> anyhow::Result<()> {
             jobs: arguments.keep_jobs,
         },
         environment_rules: arguments.environment_rules,
+        site: arguments.site,
     };
     serve::run(&options)
 }

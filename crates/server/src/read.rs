@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use record::metric;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use store::{Filter, GroupBy, Reader, Rule, Store, StoreError};
+use store::{Filter, GroupBy, Per, Reader, Rule, Store, StoreError};
 use tokio::sync::Semaphore;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
@@ -424,11 +424,64 @@ pub async fn series(
     Ok(Rows::new(ask(&app, move |reader| reader.series(&filter, metric, now)).await?, u64::MAX))
 }
 
+/// Hours or days.
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PerTime {
+    Hour,
+    #[default]
+    Day,
+}
+
+impl From<PerTime> for Per {
+    fn from(per: PerTime) -> Self {
+        match per {
+            PerTime::Hour => Per::Hour,
+            PerTime::Day => Per::Day,
+        }
+    }
+}
+
+/// Which short jobs are asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ShortJobs {
+    /// One row for the jobs of a user that began in the same hour or day (UTC).
+    #[serde(default)]
+    #[param(inline)]
+    per: PerTime,
+    cluster: Option<String>,
+    user: Option<String>,
+    /// Whatever ran at this time or later.
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    /// Whatever ran before this time.
+    #[param(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+    /// At most so many rows; 1000 unless given.
+    #[param(minimum = 1, maximum = 1_000_000)]
+    limit: Option<u64>,
+}
+
+/// Batch jobs that have ended and were shorter than the site's `short_job_seconds`, rolled up by user and time; most jobs first.
+#[utoipa::path(get, path = "/api/v1/short-jobs", params(ShortJobs), security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
+pub async fn short_jobs(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<ShortJobs>,
+) -> Result<Json<Rows>, ApiError> {
+    let ShortJobs { per, cluster, user, since, until, limit } = asked(query)?;
+    let (filter, limit) = Which { cluster, user, since, until, limit, ..Which::default() }.filter()?;
+    Ok(Rows::new(ask(&app, move |reader| reader.short_jobs(&filter, per.into())).await?, limit))
+}
+
 /// The description of the whole API.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job, series, nodes, top, env_check, env_rules,
+    paths(crate::ingest::ingest, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules,
         crate::wishes::rate, crate::wishes::set_rate, crate::wishes::remove_rate, crate::wishes::wishes),
     components(schemas(Rows, Checked, crate::wishes::NewRate)),
     modifiers(&Tokens)

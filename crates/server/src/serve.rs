@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use store::{Limits, Rules, Store};
+use store::{Limits, Rules, Site, Store};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -21,11 +21,11 @@ use crate::keep::Keep;
 use crate::metrics::Metrics;
 use crate::rate::{Rates, Share};
 use crate::read::Readers;
-
+use crate::retention;
 use crate::settings::Wishes;
+use crate::summaries::Summaries;
 use crate::tls::Tls;
 use crate::tokens::Tokens;
-use crate::{retention, summaries};
 
 /// How a server runs.
 #[derive(Debug, Clone)]
@@ -41,17 +41,23 @@ pub struct Options {
     pub keep: Keep,
     /// Rules about environments, instead of those that are shipped.
     pub environment_rules: Option<PathBuf>,
+    /// What the site says of itself, instead of the file in the data directory.
+    pub site: Option<PathBuf>,
 }
+
+/// A site's own file in the data directory.
+pub const SITE: &str = "site.toml";
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let rules = read_rules(options.environment_rules.as_deref())?;
+    let site = read_site(options)?;
     let data = DataDir::open(&options.data)?;
     let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
     let limits = Limits { memory_mb: options.memory_mb, threads };
     let store = Store::open(&data.path, &limits)
         .with_context(|| format!("cannot open the store in {}", data.path.display()))?;
-    let store = Arc::new(store);
+    let store = Arc::new(store.with_site(site));
     let metrics = Arc::new(Metrics::default());
     let writer = store.writer().context("cannot read what the store knows")?;
     let catalogue = writer.catalogue();
@@ -60,7 +66,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     Control::start(&store, &data.path, committer.clone())
         .with_context(|| format!("cannot listen in {}", data.path.display()))?;
     retention::start(options.keep, committer.clone(), metrics.clone())?;
-    summaries::start(committer.clone())?;
+    let summaries = Summaries::start(store.reader()?, committer.clone())?;
     let tokens = Tokens::open(&data.path)?;
     let tls =
         options.tls.as_ref().map(|(certificate, key)| Tls::open(certificate, key)).transpose()?.map(Arc::new);
@@ -90,6 +96,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     });
     // Requests that did not end in time are dropped here.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    summaries.stop();
     committing.stop();
     drop(store);
     tracing::info!("stopped");
@@ -98,9 +105,23 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 
 fn read_rules(file: Option<&Path>) -> anyhow::Result<Rules> {
     let Some(path) = file else { return Rules::shipped().map_err(anyhow::Error::msg) };
+    Rules::parse(&read_text(path)?).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+}
+
+/// The file that was named must be there; the one in the data directory may be.
+fn read_site(options: &Options) -> anyhow::Result<Site> {
+    let own = options.data.join(SITE);
+    let path = match &options.site {
+        Some(path) => path,
+        None if own.exists() => &own,
+        None => return Ok(Site::shipped()?),
+    };
+    Site::parse(&read_text(path)?).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+}
+
+fn read_text(path: &Path) -> anyhow::Result<String> {
     let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let text = String::from_utf8(text).with_context(|| format!("{} is not text", path.display()))?;
-    Rules::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+    String::from_utf8(text).with_context(|| format!("{} is not text", path.display()))
 }
 
 /// All nodes may come at once, after the server was away; whoever finds the queue full is told nothing and tries again after

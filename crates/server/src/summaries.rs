@@ -1,36 +1,72 @@
-//! Makes the characteristics of jobs that have ended, between the batches.
+//! Makes the characteristics of jobs, those that run included, beside the batches: only to replace rows does it need the writer.
 
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use store::{Reader, StoreError};
 
 use crate::committer::{Committer, NotStored};
 
-/// Jobs in one go: batches wait for so many at most.
-const AT_ONCE: usize = 20;
-/// How often is looked for jobs that have ended, and after an error.
+/// How often is looked for jobs whose rows are due.
 const EVERY: Duration = Duration::from_secs(1);
-const AFTER_ERROR: Duration = Duration::from_secs(30);
+/// A row that could not be made is tried again after this time.
+const AFTER_ERROR_NS: i64 = 30_000_000_000;
+/// Between two batches of rows: others want to ask as well.
+const BETWEEN: Duration = Duration::from_millis(20);
 
-/// Looks on a thread of its own, until the server stops.
-pub fn start(committer: Committer) -> std::io::Result<()> {
-    let work = move || {
-        loop {
-            let now = i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
-            let wait = match committer.perform(move |writer| writer.summarise(AT_ONCE, now)) {
-                Ok(Ok(0)) => EVERY,
-                // More are waiting; so are batches.
-                Ok(Ok(_)) => Duration::from_millis(20),
-                Ok(Err(error)) => {
-                    tracing::error!(%error, "cannot make the characteristics of jobs");
-                    AFTER_ERROR
-                }
-                Err(NotStored::Stopping) => return,
-                Err(_) => AFTER_ERROR,
-            };
-            thread::park_timeout(wait);
+/// The thread, and the way to end it.
+pub struct Summaries {
+    thread: JoinHandle<()>,
+    is_stopping: Arc<AtomicBool>,
+}
+
+impl Summaries {
+    pub fn start(reader: Reader, committer: Committer) -> std::io::Result<Summaries> {
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let stop = is_stopping.clone();
+        let work = move || {
+            while !stop.load(Ordering::Relaxed) {
+                let wait = match turn(&reader, &committer) {
+                    Ok(Ok(0)) => EVERY,
+                    Ok(Ok(_)) => BETWEEN,
+                    Ok(Err(error)) => {
+                        tracing::error!(%error, "cannot make the characteristics of jobs");
+                        EVERY
+                    }
+                    Err(NotStored::Stopping) => return,
+                    Err(_) => EVERY,
+                };
+                thread::park_timeout(wait);
+            }
+        };
+        let thread = thread::Builder::new().name("summaries".into()).spawn(work)?;
+        Ok(Summaries { thread, is_stopping })
+    }
+
+    /// What it is at is still finished. Not to be called where nothing may wait.
+    pub fn stop(self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        let _ = self.thread.join();
+    }
+}
+
+/// Makes the rows that are due, a bounded number of them; says how many.
+fn turn(reader: &Reader, committer: &Committer) -> Result<Result<usize, StoreError>, NotStored> {
+    let now = i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
+    let due = committer.perform(move |writer| writer.due(now))?;
+    if due.is_empty() {
+        return Ok(Ok(0));
+    }
+    let (jobs, again) = (due.len(), now.saturating_add(AFTER_ERROR_NS));
+    match reader.summarise(&due, now) {
+        Ok(made) => Ok(committer.perform(move |writer| writer.keep_rows(due, &made, again))?.map(|()| jobs)),
+        Err(error) => {
+            committer.perform(move |writer| writer.give_back(due, again))?;
+            Ok(Err(error))
         }
-    };
-    thread::Builder::new().name("summaries".into()).spawn(work).map(drop)
+    }
 }

@@ -11,9 +11,6 @@ use crate::samples::OF_COMMANDS;
 use crate::upkeep::{DAY_NS, Hosts, SAMPLES, Step};
 use crate::write::Writer;
 
-/// Jobs whose rows are made at most before a step.
-const JOBS_BEFORE: usize = 20;
-
 /// What is to be made coarse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coarsen {
@@ -95,7 +92,7 @@ impl Writer {
     ///
     /// The rows of jobs come first: they are to be made of the readings themselves.
     pub fn coarsen(&mut self, what: Coarsen, now_ns: i64) -> Result<Step, StoreError> {
-        if self.summarise(JOBS_BEFORE, now_ns)? > 0 {
+        if !self.summarise_before(what.before_ns, now_ns)? {
             return Ok(Step { rows: 0, is_last: false });
         }
         let step = what.step_ns.max(1);
@@ -196,7 +193,7 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         crate::schema::migrate(&connection).unwrap();
         connection.execute_batch(sql).unwrap();
-        let mut writer = Writer::open(connection).unwrap();
+        let mut writer = Writer::open(connection, std::sync::Arc::default()).unwrap();
         let what = Coarsen { before_ns: 2 * DAY_NS, step_ns: 600 * SECOND, rows: 1 };
         while !writer.coarsen(what, 0).unwrap().is_last {}
         writer

@@ -1,48 +1,130 @@
-//! The characteristics of jobs, one wide row each: made when a job has ended on a node, and made anew when it ends on another or
-//! when something comes late.
+//! The characteristics of jobs, one wide row each: made when a job has ended, made anew when something comes late, and made now and
+//! then while it runs.
+//!
+//! [`Writer::due`] says which, [`Reader::summarise`] reads and computes without the writer, and [`Writer::keep_rows`] replaces the
+//! rows: the writer waits for the last only. A row is never made anew of less than it was made of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use digest::job::OfMetric;
+use digest::{Job, OnNode, State};
 use duckdb::types::Value as Sql;
-use duckdb::{ToSql, params};
-use record::metric::{self, Kind, Of};
-use record::reading::Reading;
-use serde_json::{Map, Value};
+use duckdb::{ToSql, Transaction, params_from_iter};
+use record::metric::{self, Kind, Metric, Of};
 
-use crate::query::resources::{Measured, is_cut};
-use crate::query::{Filter, Reader};
+use crate::better::{Old, Word, better, keep_extremes};
+use crate::due::{Name, Seen};
+use crate::query::Reader;
+use crate::query::batch::Batch;
 use crate::write::Writer;
 use crate::{StoreError, upkeep};
 
-/// A job or session.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct JobKey {
-    pub cluster: Option<String>,
-    pub job: Option<String>,
-    pub session: Option<String>,
-}
-
-/// The jobs that have ended according to a reading.
-pub fn ended(reading: &Reading) -> impl Iterator<Item = JobKey> {
-    reading.jobs.iter().filter(|job| job.end.is_some()).map(|job| JobKey {
-        cluster: job.cluster.clone(),
-        job: job.job.clone(),
-        session: job.session.clone(),
-    })
-}
+/// What could not be made while readings waited for it is tried again after this time.
+const AFTER_ERROR_NS: i64 = 30_000_000_000;
+/// So many jobs are made at most while batches wait.
+const JOBS_BEFORE: usize = 20;
 
 /// Jobs of the last week that have ended and have no row, or one that rests on less: a server may be killed before it has
-/// made it. A node whose clock is ahead does not decide what the last week is.
-const NOT_MADE: &str = "SELECT s.cluster, s.job, s.session FROM (
-        SELECT cluster, job, session, count(*) AS readings FROM job_sample
-        WHERE time_ns > least(?, (SELECT max(time_ns) FROM job_sample)) - 604800000000000
-        GROUP BY cluster, job, session HAVING bool_or(end_ns IS NOT NULL)) s
-    LEFT JOIN job j ON j.cluster IS NOT DISTINCT FROM s.cluster AND j.job IS NOT DISTINCT FROM s.job
-        AND j.session IS NOT DISTINCT FROM s.session
-    WHERE j.readings IS NULL OR j.readings < s.readings";
+/// made it. And those whose row says that they run. A node whose clock is ahead does not decide what the last week is.
+const NOT_MADE: &str = "WITH recent AS (SELECT least(?, max(time_ns)) - 604800000000000 AS ns FROM job_sample),
+    seen AS (
+        SELECT job, session, min(start_ns) AS start_ns, max(time_ns) AS heard_ns, count(*) AS readings,
+            bool_or(end_ns IS NOT NULL) AS has_end
+        FROM job_sample WHERE time_ns > (SELECT ns FROM recent) GROUP BY job, session),
+    made AS (
+        SELECT job, session, sum(readings) AS readings, bool_or(state = 'running') AS is_running
+        FROM job WHERE computed_ns > (SELECT ns FROM recent) GROUP BY job, session)
+    SELECT s.job, s.session, s.start_ns, s.heard_ns, s.readings::UBIGINT,
+        coalesce(m.readings < s.readings, true), s.has_end
+    FROM seen s
+    LEFT JOIN made m ON m.job IS NOT DISTINCT FROM s.job AND m.session IS NOT DISTINCT FROM s.session
+    WHERE (s.job IS NOT NULL OR s.has_end) AND (m.readings IS NULL OR m.readings < s.readings OR m.is_running)";
 
-/// The characteristics of a metric that are kept.
+/// The characteristics of a metric that are kept, before its last value and its shares.
 pub(crate) const CHARACTERISTICS: [&str; 6] = ["min", "max", "avg", "median", "node_min", "node_max"];
+
+/// The columns that are not of a metric.
+const OWN: [&str; 16] = [
+    "cluster",
+    "job",
+    "session",
+    "user",
+    "state",
+    "is_shared",
+    "start_ns",
+    "end_ns",
+    "heard_ns",
+    "computed_ns",
+    "nodes",
+    "reserved_cpus",
+    "reserved_memory",
+    "reserved_gpus",
+    "readings",
+    "coverage",
+];
+
+/// How many of them are no numbers.
+const NO_NUMBERS: usize = 6;
+
+/// Jobs whose rows are to be made.
+#[derive(Debug)]
+pub struct Due {
+    /// What is deleted afterwards must not come back with a row that was made before.
+    epoch: u64,
+    jobs: Vec<(Name, Seen)>,
+}
+
+impl Due {
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+}
+
+/// The rows of jobs.
+#[derive(Debug)]
+pub struct Summaries {
+    /// No row that they replace began before.
+    since_ns: i64,
+    rows: Vec<JobRow>,
+    /// Jobs whose rows stay.
+    stay: Vec<Stays>,
+}
+
+impl Summaries {
+    /// How far the jobs of a name were found to be: of two clusters with the same number, one may still run.
+    fn state(&self, name: &Name) -> Option<State> {
+        let made = self.rows.iter().filter(|row| row.name == *name).map(|row| row.state);
+        let stay = self.stay.iter().filter(|row| row.name == *name).map(|row| row.state);
+        let states: Vec<State> = made.chain(stay).collect();
+        states.iter().find(|state| **state == State::Running).or(states.first()).copied()
+    }
+}
+
+#[derive(Debug)]
+struct JobRow {
+    cluster: Option<String>,
+    name: Name,
+    state: State,
+    /// In the order of [`columns`].
+    values: Vec<Sql>,
+}
+
+/// A row whose numbers stay.
+#[derive(Debug)]
+struct Stays {
+    cluster: Option<String>,
+    name: Name,
+    state: State,
+    /// Absent unless it has ended.
+    end: Option<i64>,
+    heard: i64,
+    /// The row does not say yet how far the job is.
+    is_news: bool,
+}
 
 /// A counter's last value is its sum.
 pub(crate) fn last_name(kind: Kind) -> &'static str {
@@ -52,198 +134,332 @@ pub(crate) fn last_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The names of the columns of numbers, in the order of the table.
-pub(crate) fn numbers() -> Vec<String> {
-    let own = [
-        "start_ns",
-        "end_ns",
-        "nodes",
-        "reserved_cpus",
-        "reserved_memory",
-        "reserved_gpus",
-        "readings",
-        "coverage",
-    ];
-    let of_metric = |metric: &'static metric::Metric| {
-        let names = CHARACTERISTICS.into_iter().chain([last_name(metric.kind)]);
-        names.map(move |name| format!("{}_{name}", metric.name))
-    };
-    own.into_iter().map(str::to_owned).chain(metrics().flat_map(of_metric)).collect()
-}
-
 /// The metrics with characteristics, in the order of the columns.
-pub(crate) fn metrics() -> impl Iterator<Item = &'static metric::Metric> {
+pub(crate) fn metrics() -> impl Iterator<Item = &'static Metric> {
     metric::of(Of::Job).chain(metric::of(Of::Node))
 }
 
+/// The shares of a metric that are kept: a site's thresholds are of jobs' own metrics.
+pub(crate) fn shares(metric: &Metric) -> &'static [&'static str] {
+    if metric.of == Of::Job { &["below", "above"] } else { &[] }
+}
+
+/// The names of all columns.
+fn columns() -> Vec<String> {
+    let of_metric = |metric: &'static Metric| {
+        let names = CHARACTERISTICS.into_iter().chain([last_name(metric.kind)]);
+        names.chain(shares(metric).iter().copied()).map(move |name| format!("{}_{name}", metric.name))
+    };
+    OWN.into_iter().map(str::to_owned).chain(metrics().flat_map(of_metric)).collect()
+}
+
+/// The names of the columns of numbers.
+pub(crate) fn numbers() -> Vec<String> {
+    columns().split_off(NO_NUMBERS)
+}
+
+impl Reader {
+    /// Makes the rows of jobs from their readings.
+    pub fn summarise(&self, due: &Due, now_ns: i64) -> Result<Summaries, StoreError> {
+        let own: Vec<_> = metric::of(Of::Job).collect();
+        self.ask(|snapshot| {
+            let Batch { since_ns, jobs, rows } = snapshot.batch(&due.jobs, &own)?;
+            let deleted = upkeep::load_deleted(&snapshot.transaction)?;
+            let asked: Vec<Asked> =
+                jobs.into_iter().flat_map(|(name, nodes)| by_cluster(name, nodes)).collect();
+            let nodes: Vec<&[OnNode]> = asked.iter().map(|asked| asked.nodes.as_slice()).collect();
+            let hosts = snapshot.hosts(&nodes)?;
+            let mut made = Summaries { since_ns, rows: Vec::with_capacity(asked.len()), stay: Vec::new() };
+            for (asked, hosts) in asked.iter().zip(&hosts) {
+                let Some(mut job) = snapshot.of_nodes(&asked.nodes, &own, hosts, now_ns) else { continue };
+                let old = old(&rows, asked);
+                match (old, better(old, &job, deleted)) {
+                    (Some(old), Word::Old) => {
+                        made.stay.push(stays(asked, old, &job));
+                        continue;
+                    }
+                    (Some(old), Word::NewWithExtremes) => {
+                        let row = snapshot.row_of(&asked.name, old.cluster.as_deref())?;
+                        row.iter().for_each(|row| keep_extremes(row, &mut job));
+                    }
+                    _ => {}
+                }
+                made.rows.push(row(asked, &job, now_ns));
+            }
+            Ok(made)
+        })
+    }
+}
+
+/// A job of one cluster, whose row is to be made.
+struct Asked {
+    cluster: Option<String>,
+    name: Name,
+    nodes: Vec<OnNode>,
+}
+
+/// The row that is there of a job: it may have been made before the cluster was known.
+fn old<'r>(rows: &'r [(Name, Old)], asked: &Asked) -> Option<&'r Old> {
+    let mut own = rows.iter().filter(|(name, _)| *name == asked.name).map(|(_, old)| old);
+    own.clone().find(|old| old.cluster == asked.cluster).or_else(|| own.find(|old| old.cluster.is_none()))
+}
+
+/// What has ended stays so; that a job has ended since, or is silent, is still news.
+fn stays(asked: &Asked, old: &Old, job: &Job) -> Stays {
+    Stays {
+        cluster: old.cluster.clone(),
+        name: asked.name.clone(),
+        state: if old.has_ended { State::Ended } else { job.state },
+        end: job.end,
+        heard: job.heard,
+        is_news: !old.has_ended,
+    }
+}
+
+/// Two clusters may have given the same number. What came before the cluster was known belongs to the only one there is.
+fn by_cluster(name: Name, nodes: Vec<OnNode>) -> impl Iterator<Item = Asked> {
+    let known: BTreeSet<String> = nodes.iter().filter_map(|on| on.cluster.clone()).collect();
+    let only = (known.len() == 1).then(|| known.into_iter().next()).flatten();
+    let mut sorted: BTreeMap<Option<String>, Vec<OnNode>> = BTreeMap::new();
+    for on in nodes {
+        sorted.entry(on.cluster.clone().or_else(|| only.clone())).or_default().push(on);
+    }
+    sorted.into_iter().map(move |(cluster, nodes)| Asked { cluster, name: name.clone(), nodes })
+}
+
 impl Writer {
-    /// What a server that was killed has left to do.
-    pub(crate) fn load_ended(&mut self) -> Result<(), StoreError> {
+    /// What a server that was stopped or killed has left to do.
+    pub(crate) fn load_pending(&mut self, now_ns: i64) -> Result<(), StoreError> {
         let mut query = self.connection.prepare(NOT_MADE)?;
-        let now = i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
-        let mut rows = query.query([now])?;
-        let mut ended = BTreeSet::new();
+        let mut rows = query.query([now_ns])?;
         while let Some(row) = rows.next()? {
-            ended.insert(JobKey { cluster: row.get(0)?, job: row.get(1)?, session: row.get(2)? });
+            let name = match (row.get(0)?, row.get(1)?) {
+                (Some(job), _) => Name::Job(job),
+                (None, Some(session)) => Name::Session(session),
+                (None, None) => continue,
+            };
+            let has_news = row.get(5)?;
+            let seen = Seen {
+                start_ns: row.get(2)?,
+                heard_ns: row.get(3)?,
+                readings: row.get(4)?,
+                has_news,
+                has_end: has_news && row.get(6)?,
+                // Agents have not had the time yet to send what they could not.
+                made_ns: now_ns,
+                held_ns: i64::MIN,
+                is_taken: false,
+            };
+            self.pending.load(name, seen);
         }
-        drop(rows);
-        drop(query);
-        self.ended = ended;
         Ok(())
     }
 
-    /// Makes the rows of at most `max` jobs that have ended; says how many are left.
-    pub fn summarise(&mut self, max: usize, now_ns: i64) -> Result<usize, StoreError> {
-        let due: Vec<JobKey> = self.ended.iter().take(max).cloned().collect();
-        if due.is_empty() {
-            return Ok(0);
+    /// The next jobs whose rows are to be made. They are to be given back to [`Writer::keep_rows`], or to [`Writer::give_back`].
+    pub fn due(&mut self, now_ns: i64) -> Due {
+        let epoch = self.catalogue().read().epoch;
+        Due { epoch, jobs: self.pending.take(&self.site, now_ns) }
+    }
+
+    /// What could not be made is due again from then on.
+    pub fn give_back(&mut self, due: Due, from_ns: i64) {
+        self.pending.give_back(due.jobs, from_ns);
+    }
+
+    /// Replaces the rows of jobs; if that fails, they are due again from then on.
+    pub fn keep_rows(&mut self, due: Due, made: &Summaries, from_ns: i64) -> Result<(), StoreError> {
+        if due.epoch != self.catalogue().read().epoch {
+            // Something was deleted meanwhile, and may still be in these rows.
+            self.give_back(due, i64::MIN);
+            return Ok(());
         }
-        let rows = self.made(&due, now_ns)?;
+        if let Err(error) = self.replace(made) {
+            self.give_back(due, from_ns);
+            return Err(error);
+        }
+        for (name, _) in &due.jobs {
+            self.pending.made(name, made.state(name));
+        }
+        Ok(())
+    }
+
+    /// Makes the rows of a few jobs that have ended and began before a time, here and now; says whether none of them is left,
+    /// nor is being made elsewhere.
+    pub(crate) fn summarise_before(&mut self, before_ns: i64, now_ns: i64) -> Result<bool, StoreError> {
+        let epoch = self.catalogue().read().epoch;
+        let due = Due { epoch, jobs: self.pending.take_ended(before_ns, JOBS_BEFORE, now_ns) };
+        if !due.is_empty() {
+            let reader = Reader::new(self.connection.try_clone()?, self.site.clone());
+            let again = now_ns.saturating_add(AFTER_ERROR_NS);
+            match reader.summarise(&due, now_ns) {
+                Ok(made) => self.keep_rows(due, &made, again)?,
+                Err(error) => {
+                    self.give_back(due, again);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(!self.pending.is_open(before_ns, now_ns))
+    }
+
+    fn replace(&mut self, made: &Summaries) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
-        for (key, _) in &rows {
-            let old = "DELETE FROM job WHERE cluster IS NOT DISTINCT FROM ? AND job IS NOT DISTINCT FROM ? \
-                       AND session IS NOT DISTINCT FROM ?";
-            transaction.execute(old, params![key.cluster, key.job, key.session])?;
-        }
-        let mut table = transaction.appender("job")?;
-        for (key, resources) in &rows {
-            let row = columns(key, resources, now_ns);
-            let row: Vec<&dyn ToSql> = row.iter().map(|value| value as &dyn ToSql).collect();
+        made.stay.iter().filter(|row| row.is_news).try_for_each(|row| change_state(&transaction, row))?;
+        delete(&transaction, "job", made)?;
+        delete(&transaction, "session", made)?;
+        let columns = columns();
+        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+        let mut table = transaction.appender_with_columns("job", &columns)?;
+        for row in &made.rows {
+            let row: Vec<&dyn ToSql> = row.values.iter().map(|value| value as &dyn ToSql).collect();
             table.append_row(&row[..])?;
         }
         table.flush()?;
         drop(table);
-        transaction.commit()?;
-        self.ended.retain(|key| !due.contains(key));
-        Ok(self.ended.len())
-    }
-
-    /// The rows of jobs, as far as they are better than those that are there.
-    fn made<'k>(&self, due: &'k [JobKey], now_ns: i64) -> Result<Vec<(&'k JobKey, Value)>, StoreError> {
-        let reader = Reader::new(self.connection.try_clone()?);
-        let deleted = upkeep::load_deleted(&self.connection)?;
-        let mut rows = Vec::with_capacity(due.len());
-        for key in due {
-            let name = key.job.clone().or(key.session.clone());
-            let filter = Filter { cluster: key.cluster.clone(), job: name, ..Filter::default() };
-            let measured = reader.measured(&filter, now_ns)?;
-            let old = reader.row_of(key)?;
-            rows.extend(better(old.as_ref(), measured, deleted).map(|value| (key, value)));
-        }
-        Ok(rows)
+        Ok(transaction.commit()?)
     }
 }
 
-/// What is to stand in the row of a job; `None` if what stands there stays, because it was made of more than is left of the
-/// readings.
-///
-/// A row that was made of all readings is not made anew of what was put together, unless something new has come; then it keeps the
-/// least and greatest of before, which rates no longer show. Once some of the readings may be deleted it stays for ever.
-fn better(old: Option<&Map<String, Value>>, measured: Measured, deleted: Option<i64>) -> Option<Value> {
-    let Measured { mut value, is_coarse } = measured;
-    if value.is_null() {
-        return None;
-    }
-    let Some(old) = old else { return Some(value) };
-    let of_old = |name: &str| old.get(name).and_then(Value::as_f64);
-    let is_more = value["readings"].as_f64() > of_old("readings");
-    if is_cut(of_old("start_ns"), deleted) || is_coarse && !is_more {
-        return None;
-    }
-    if is_coarse {
-        keep_extremes(old, &mut value);
-    }
-    Some(value)
+/// Says in a row that stays how far its job is.
+fn change_state(transaction: &Transaction, row: &Stays) -> Result<(), StoreError> {
+    let (column, name) = row.name.column();
+    let (state, heard) = (row.state.name(), row.heard);
+    let end = row.end.map_or("NULL".to_owned(), |end| end.to_string());
+    // Bound values only are what comes from outside.
+    let sql = format!(
+        "UPDATE job SET state = '{state}', end_ns = {end}, heard_ns = {heard} \
+         WHERE {column} = ? AND cluster IS NOT DISTINCT FROM CAST(? AS VARCHAR)"
+    );
+    transaction.execute(&sql, params_from_iter([Sql::Text(name.to_owned()), text(&row.cluster)]))?;
+    Ok(())
 }
 
-fn keep_extremes(old: &Map<String, Value>, value: &mut Value) {
-    type Choose = fn(f64, f64) -> f64;
-    let choices: [(&str, Choose); 2] = [("min", f64::min), ("max", f64::max)];
-    for metric in metric::of(Of::Job) {
-        for (name, choose) in choices {
-            let before = old.get(&format!("{}_{name}", metric.name)).and_then(Value::as_f64);
-            // What was never read has none.
-            if let Some((before, now)) = before.zip(value["metrics"][metric.name][name].as_f64()) {
-                value["metrics"][metric.name][name] = choose(before, now).into();
-            }
+/// Deletes the rows before these, also those made before the cluster was known. All in one go, and only where they can be: one
+/// at a time would look through the whole table for each.
+fn delete(transaction: &Transaction, column: &str, made: &Summaries) -> Result<(), StoreError> {
+    let mut values = Vec::new();
+    for row in &made.rows {
+        let (own, name) = row.name.column();
+        if own == column {
+            let name = Sql::Text(name.to_owned());
+            values.extend([text(&row.cluster), name.clone(), Sql::Null, name]);
         }
     }
+    if values.is_empty() {
+        return Ok(());
+    }
+    let keys = vec!["(CAST(? AS VARCHAR), CAST(? AS VARCHAR))"; values.len() / 2].join(", ");
+    let sql = format!(
+        "DELETE FROM job USING (SELECT DISTINCT * FROM (VALUES {keys}) AS v(cluster, name)) AS k \
+         WHERE job.{column} = k.name AND job.cluster IS NOT DISTINCT FROM k.cluster AND job.start_ns >= {}",
+        // No bound value: DuckDB numbers those of WHERE before those of USING.
+        made.since_ns
+    );
+    transaction.execute(&sql, params_from_iter(values))?;
+    Ok(())
 }
 
-/// The row of a job, in the order of the table's columns.
-fn columns(key: &JobKey, resources: &Value, now_ns: i64) -> Vec<Sql> {
-    let text = |text: &Option<String>| text.clone().map_or(Sql::Null, Sql::Text);
-    let number = |value: &Value| value.as_i64().map_or(Sql::Null, Sql::BigInt);
-    let double = |value: &Value| value.as_f64().map_or(Sql::Null, Sql::Double);
-    let nodes = resources["nodes"].as_array().map_or(&[][..], Vec::as_slice);
-    let user = nodes.iter().find_map(|node| node["user"].as_str()).map(str::to_owned);
-    let reserved = &resources["reserved"];
-    let mut row = vec![
-        text(&key.cluster),
-        text(&key.job),
-        text(&key.session),
+fn text(text: &Option<String>) -> Sql {
+    text.clone().map_or(Sql::Null, Sql::Text)
+}
+
+fn row(asked: &Asked, job: &Job, now_ns: i64) -> JobRow {
+    let Asked { cluster, name, nodes } = asked;
+    let number = |value: Option<i64>| value.map_or(Sql::Null, Sql::BigInt);
+    let double = |value: Option<f64>| value.map_or(Sql::Null, Sql::Double);
+    let (batch, session) = match name {
+        Name::Job(name) => (Sql::Text(name.clone()), Sql::Null),
+        Name::Session(name) => (Sql::Null, Sql::Text(name.clone())),
+    };
+    let user = nodes.iter().find_map(|on| on.user.clone());
+    let mut values = vec![
+        text(cluster),
+        batch,
+        session,
         text(&user),
-        number(&resources["start_ns"]),
-        number(&resources["end_ns"]),
-        Sql::UInt(nodes.len() as u32),
-        number(&reserved["cpus"]),
-        number(&reserved["memory"]),
-        number(&reserved["gpus"]),
-        Sql::Boolean(resources["is_shared"] == Value::Bool(true)),
-        Sql::UBigInt(resources["readings"].as_u64().unwrap_or(0)),
-        double(&resources["coverage"]),
+        Sql::Text(job.state.name().to_owned()),
+        Sql::Boolean(job.is_shared),
+        Sql::BigInt(job.start),
+        number(job.end),
+        Sql::BigInt(job.heard),
         Sql::BigInt(now_ns),
+        Sql::UInt(nodes.len() as u32),
+        number(job.reserved.cpus),
+        number(job.reserved.memory),
+        number(job.reserved.gpus),
+        Sql::UBigInt(job.readings),
+        double(job.coverage),
     ];
     for metric in metrics() {
-        let of = &resources["metrics"][metric.name];
-        row.extend(CHARACTERISTICS.map(|name| double(&of[name])));
-        row.push(number(&of[last_name(metric.kind)]));
+        let of = job.metrics.iter().find(|of| of.metric.id == metric.id);
+        values.extend(characteristics(of).map(double));
+        values.push(number(of.and_then(|of| of.last)));
+        if metric.of == Of::Job {
+            let shares = of.map(|of| of.shares).unwrap_or_default();
+            values.extend([double(shares.below), double(shares.above)]);
+        }
     }
-    row
+    JobRow { cluster: cluster.clone(), name: name.clone(), state: job.state, values }
+}
+
+/// In the order of [`CHARACTERISTICS`].
+fn characteristics(of: Option<&OfMetric>) -> [Option<f64>; 6] {
+    of.and_then(|of| of.characteristic)
+        .map_or([None; 6], |c| [c.min, c.max, c.avg, c.median, c.node_min, c.node_max].map(Some))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
-    /// A job's row or what its readings say: how many, the beginning, and the least and greatest of the CPU.
-    fn row(readings: u64, start: i64, min: f64, max: f64) -> Map<String, Value> {
-        let row =
-            json!({"readings": readings as f64, "start_ns": start as f64, "cpu_min": min, "cpu_max": max});
-        row.as_object().cloned().unwrap()
+    /// A metric that is added to the catalogue needs a step of the schema, here as well as in the tables of readings.
+    #[test]
+    fn the_table_has_the_columns_of_the_catalogue() {
+        let connection = duckdb::Connection::open_in_memory().unwrap();
+        crate::schema::migrate(&connection).unwrap();
+        let sql = "SELECT column_name FROM information_schema.columns WHERE table_name = 'job'";
+        let mut query = connection.prepare(sql).unwrap();
+        let found: BTreeSet<String> =
+            query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        assert_eq!(found, columns().into_iter().collect());
     }
 
     #[test]
-    fn a_good_row_is_not_replaced_by_a_worse_one() {
-        let measured = |readings: u64, is_coarse| Measured {
-            value: json!({"readings": readings, "metrics": {"cpu": {"min": 2.0, "max": 3.0}}}),
-            is_coarse,
+    fn nodes_without_a_cluster_belong_to_the_only_one() {
+        let on = |cluster: Option<&str>| {
+            let mut on = OnNode::new("n1".into(), None, 0);
+            on.cluster = cluster.map(str::to_owned);
+            on
         };
-        let old = row(10, 100, 1.0, 4.0);
-        let never = Measured { value: Value::Null, is_coarse: false };
-        for (about, old, measured, deleted, expected) in [
-            ("the first one", None, measured(1, true), Some(500), Some((2.0, 3.0))),
-            ("readings that are all there", Some(&old), measured(11, false), None, Some((2.0, 3.0))),
-            (
-                "less was only ever deleted before it",
-                Some(&old),
-                measured(11, false),
-                Some(100),
-                Some((2.0, 3.0)),
-            ),
-            ("some may be deleted", Some(&old), measured(99, false), Some(101), None),
-            ("coarse, and nothing new", Some(&old), measured(10, true), None, None),
-            ("coarse, with something new", Some(&old), measured(11, true), None, Some((1.0, 4.0))),
-            ("coarse, and some may be deleted", Some(&old), measured(11, true), Some(101), None),
-            ("nothing is left", Some(&old), never, None, None),
+        for (clusters, expected) in [
+            (vec![None, Some("a")], vec![(Some("a"), 2)]),
+            (vec![None, None], vec![(None, 2)]),
+            (vec![None, Some("a"), Some("b"), Some("b")], vec![(None, 1), (Some("a"), 1), (Some("b"), 2)]),
         ] {
-            let found = better(old, measured, deleted);
-            let found = found.map(|value| {
-                let of = |name: &str| value["metrics"]["cpu"][name].as_f64().unwrap();
-                (of("min"), of("max"))
-            });
-            assert_eq!(found, expected, "{about}");
+            let nodes = clusters.iter().map(|cluster| on(*cluster)).collect();
+            let sorted: Vec<Asked> = by_cluster(Name::Job("17".into()), nodes).collect();
+            let found: Vec<_> = sorted.iter().map(|of| (of.cluster.as_deref(), of.nodes.len())).collect();
+            assert_eq!(found, expected, "{clusters:?}");
+        }
+    }
+
+    /// Rows of clusters with the same number, and which one is made anew.
+    #[test]
+    fn a_row_of_before_the_cluster_was_known_is_the_jobs() {
+        let name = Name::Job("17".into());
+        let of = |cluster: Option<&str>| cluster.map(str::to_owned);
+        for (rows, asked, expected) in [
+            (vec![None, Some("a")], Some("a"), Some(Some("a"))),
+            (vec![None, Some("a")], Some("b"), Some(None)),
+            (vec![Some("a")], Some("b"), None),
+        ] {
+            let row = |cluster: &Option<&str>| {
+                let old = Old { cluster: of(*cluster), has_ended: true, start_ns: 0, readings: 1 };
+                (name.clone(), old)
+            };
+            let rows: Vec<_> = rows.iter().map(row).collect();
+            let asked = Asked { cluster: of(asked), name: name.clone(), nodes: Vec::new() };
+            assert_eq!(old(&rows, &asked).map(|old| old.cluster.as_deref()), expected);
         }
     }
 }

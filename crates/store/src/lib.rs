@@ -4,8 +4,10 @@
 //! many batches in one transaction. Readers have connections of their own and never wait for it.
 
 mod backup;
+mod better;
 mod coarse;
 mod compact;
+mod due;
 mod forget;
 mod jobs;
 pub mod query;
@@ -17,14 +19,16 @@ mod upkeep;
 mod write;
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use duckdb::{Config, Connection};
 
 pub use coarse::Coarsen;
+pub use digest::{Site, SiteError};
 pub use forget::{Forget, Forgotten};
 pub use intake::{Catalogue, PrepareError, Prepared, prepare};
-pub use query::{Filter, GroupBy, Reader, Rule, Rules};
+pub use jobs::{Due, Summaries};
+pub use query::{Filter, GroupBy, Per, Reader, Rule, Rules};
 pub use upkeep::{ROWS, Step};
 pub use write::{Applied, Writer};
 
@@ -72,6 +76,7 @@ impl StoreError {
 /// An open database; the process that has it is the only one.
 pub struct Store {
     connection: Mutex<Connection>,
+    site: Arc<Site>,
 }
 
 /// Nothing outside the directory can be read or written from now on, whatever a query says, and no query can change
@@ -100,12 +105,17 @@ impl Store {
         let connection = Connection::open_with_flags(dir.join(FILE), config)?;
         lock(&connection, dir)?;
         schema::migrate(&connection)?;
-        Ok(Store { connection: Mutex::new(connection) })
+        Ok(Store { connection: Mutex::new(connection), site: Arc::default() })
+    }
+
+    /// The same, for a site that has thresholds and says what is short and what is silent.
+    pub fn with_site(self, site: Site) -> Store {
+        Store { site: Arc::new(site), ..self }
     }
 
     /// The one writer; a second one would not know what the first has stored.
     pub fn writer(&self) -> Result<Writer, StoreError> {
-        Writer::open(self.connect()?)
+        Writer::open(self.connect()?, self.site.clone())
     }
 
     fn connect(&self) -> Result<Connection, StoreError> {
@@ -114,6 +124,6 @@ impl Store {
 
     /// A connection to ask with; there may be many.
     pub fn reader(&self) -> Result<Reader, StoreError> {
-        Ok(Reader::new(self.connect()?))
+        Ok(Reader::new(self.connect()?, self.site.clone()))
     }
 }

@@ -5,10 +5,11 @@ use duckdb::Connection;
 use crate::StoreError;
 
 /// Each step brings the tables from one version to the next; a step that has been released never changes.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     include_str!("../schema/0001.sql"),
     include_str!("../schema/0002.sql"),
     include_str!("../schema/0003.sql"),
+    include_str!("../schema/0004.sql"),
 ];
 
 /// The version this program reads and writes.
@@ -27,4 +28,29 @@ pub fn migrate(connection: &Connection) -> Result<(), StoreError> {
         connection.execute_batch(&format!("BEGIN; {step} {insert}; COMMIT;"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_an_older_version_get_a_state() {
+        let connection = Connection::open_in_memory().unwrap();
+        for step in &STEPS[..3] {
+            connection.execute_batch(step).unwrap();
+        }
+        connection
+            .execute_batch(
+                "CREATE TABLE schema_version (version UINTEGER NOT NULL); INSERT INTO schema_version VALUES (3); \
+                 INSERT INTO job (job, start_ns, end_ns, nodes, is_shared, readings, computed_ns) \
+                 VALUES ('1', 1, 2, 1, false, 1, 3), ('2', 1, NULL, 2, false, 1, 3)",
+            )
+            .unwrap();
+        migrate(&connection).unwrap();
+        let mut query = connection.prepare("SELECT state FROM job ORDER BY job").unwrap();
+        let states: Vec<String> =
+            query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        assert_eq!(states, ["ended", "unheard"]);
+    }
 }

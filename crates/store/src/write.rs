@@ -1,8 +1,9 @@
 //! Writes batches: many in one transaction, each entry once.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use digest::Site;
 use duckdb::{Appender, Connection, ToSql, params};
 use intake::catalogue::{Catalogue, Item, PayloadKey, Stored};
 use intake::{Prepared, Row, Shared};
@@ -11,7 +12,7 @@ use record::bytes::hex;
 use record::entry::{EndedBy, File, GapReason, JobFrom, WithoutGuest};
 
 use crate::StoreError;
-use crate::jobs::{self, JobKey};
+use crate::due::{self, Heard, Pending};
 use crate::received::Received;
 use crate::samples::Samples;
 
@@ -29,8 +30,9 @@ pub struct Writer {
     streams: HashMap<Stream, Known>,
     next_stream: u32,
     catalogue: Arc<Catalogue>,
-    /// Jobs that have ended and whose row is to be made.
-    pub(crate) ended: BTreeSet<JobKey>,
+    pub(crate) site: Arc<Site>,
+    /// Jobs whose rows are still to be made.
+    pub(crate) pending: Pending,
 }
 
 /// A stream, and what has come of it.
@@ -47,23 +49,24 @@ struct Change {
     files: HashMap<u64, bool>,
     environments: HashSet<u64>,
     payloads: Vec<(PayloadKey, Item)>,
-    ended: BTreeSet<JobKey>,
+    heard: Vec<Heard>,
 }
 
 impl Writer {
     /// Reads what is known already.
-    pub fn open(connection: Connection) -> Result<Writer, StoreError> {
+    pub fn open(connection: Connection, site: Arc<Site>) -> Result<Writer, StoreError> {
         let mut writer = Writer {
             connection,
             streams: HashMap::new(),
             next_stream: 1,
             catalogue: Arc::default(),
-            ended: BTreeSet::new(),
+            site,
+            pending: Pending::default(),
         };
         writer.load_streams()?;
         writer.merge_received()?;
         writer.load_shared(0)?;
-        writer.load_ended()?;
+        writer.load_pending(now_ns())?;
         Ok(writer)
     }
 
@@ -149,7 +152,7 @@ impl Writer {
         });
         match applied {
             Ok(applied) => {
-                self.keep(change);
+                self.keep(change, now_ns);
                 Ok(applied)
             }
             Err(error) => {
@@ -173,11 +176,11 @@ impl Writer {
         Ok(self.connection.execute_batch("COMMIT")?)
     }
 
-    fn keep(&mut self, change: Change) {
+    fn keep(&mut self, change: Change, now_ns: i64) {
         self.next_stream +=
             change.streams.values().filter(|known| known.id >= self.next_stream).count() as u32;
         self.streams.extend(change.streams);
-        self.ended.extend(change.ended);
+        change.heard.into_iter().for_each(|heard| self.pending.note(heard, now_ns));
         self.catalogue.change(|stored| {
             stored.known.extend(change.known);
             stored.files.extend(change.files);
@@ -220,7 +223,7 @@ impl Writer {
         let (id, received) = (stream.id, &stream.received);
         let is_new = |number: u64| !received.contains(number);
         let duplicate = (first..=last).filter(|number| received.contains(*number)).count() as u64;
-        let (mut unknown, mut ended) = (0, Vec::new());
+        let (mut unknown, mut heard) = (0, Vec::new());
         for row in batch.rows.iter().filter(|row| is_new(row.number)) {
             tables.process(id, row)?;
         }
@@ -257,14 +260,14 @@ impl Writer {
         }
         for (number, reading) in batch.readings.iter().filter(|(number, _)| is_new(*number)) {
             tables.samples.reading((id, *number), reading)?;
-            ended.extend(jobs::ended(reading));
+            heard.extend(due::heard(reading));
         }
         for (number, payload) in batch.unknown.iter().filter(|(number, _)| is_new(*number)) {
             tables.unknown_entry.append_row(params![id, number, payload])?;
             unknown += 1;
         }
         tables.received.append_row(params![id, first, last])?;
-        change.ended.extend(ended);
+        change.heard.extend(heard);
         if let Some(stream) = change.streams.get_mut(&batch.stream) {
             stream.received.insert(first, last);
         }
@@ -479,6 +482,10 @@ impl<'c> Tables<'c> {
         ];
         Ok(self.process.append_row(&columns[..])?)
     }
+}
+
+fn now_ns() -> i64 {
+    i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX)
 }
 
 /// `prepare` has refused what does not fit.

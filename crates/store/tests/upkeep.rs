@@ -9,7 +9,7 @@ use record::entry::Entry;
 use record::metric::{self, id};
 use record::reading::{CommandReading, JobReading, Reading, Values};
 use serde_json::{Value, json};
-use store::{Coarsen, Filter, Forget, Limits, Reader, Store, Writer, prepare};
+use store::{Coarsen, Filter, Forget, Limits, Reader, Step, Store, Writer, prepare};
 
 /// A midnight.
 const START: u64 = 20_000 * 86_400 * SECOND;
@@ -89,6 +89,18 @@ fn put(writer: &mut Writer, of: u8, first: u64, entries: &[Entry]) {
     let bytes = Batch::new(&host.unwrap(), stream(of), first, slices, Vec::new()).to_bytes();
     let prepared = prepare(&Batch::from_bytes(&bytes).unwrap(), &writer.catalogue()).unwrap();
     writer.apply(vec![prepared], 0).unwrap();
+}
+
+/// Makes all rows that are due.
+fn summarise(writer: &mut Writer, reader: &Reader, now_ns: i64) {
+    loop {
+        let due = writer.due(now_ns);
+        if due.is_empty() {
+            return;
+        }
+        let rows = reader.summarise(&due, now_ns).unwrap();
+        writer.keep_rows(due, &rows, 0).unwrap();
+    }
 }
 
 const ALL: Coarsen = Coarsen { before_ns: (START + 2 * DAY) as i64, step_ns: STEP as i64, rows: 1 };
@@ -208,7 +220,7 @@ fn a_row_survives_what_it_was_made_of() {
         reading("17", "n2", "alice", At { second: 1801, cpu: 1800, memory: 0 }, Some(1800)),
     ];
     put(&mut writer, 2, 1, &late);
-    writer.summarise(10, 1).unwrap();
+    summarise(&mut writer, &reader, 1);
     let both = (32.0, 2.0, 3.0, 3720.0);
     assert_eq!(row(&reader), both);
     // Everything is deleted, and a third node comes.
@@ -222,9 +234,52 @@ fn a_row_survives_what_it_was_made_of() {
     assert_eq!(shown["metrics"]["cpu"]["total"], json!(3720 * SECOND));
     put(&mut writer, 3, 1, &course("17", "n3", "alice"));
     put(&mut writer, 4, 1, &course("17", "n4", "alice"));
-    writer.summarise(10, 2).unwrap();
+    summarise(&mut writer, &reader, 2);
     assert_eq!(row(&reader), both);
     assert_eq!(reader.resources(&of("17"), 0).unwrap()["readings"], json!(32));
+}
+
+/// Its row keeps what it knew, and says how far the job is.
+#[test]
+fn a_job_that_runs_keeps_its_row_while_its_beginning_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let Opened { reader, mut writer, _store } = open(&dir);
+    let at = |second: u64| (START + second * SECOND) as i64;
+    let state = || reader.job_row("17").unwrap().unwrap()["state"].clone();
+    put(&mut writer, 1, 1, &course("17", "n1", "alice")[..29]);
+    summarise(&mut writer, &reader, at(1740));
+    assert_eq!((row(&reader), state()), ((29.0, 1.0, 3.0, 1860.0), json!("running")));
+    coarsen(&mut writer);
+    let later = 2 * 86_400 + 60;
+    let heard = |second, cpu, end| reading("17", "n1", "alice", At { second, cpu, memory: 10 }, end);
+    put(&mut writer, 1, 30, &[heard(later, 2000, None)]);
+    summarise(&mut writer, &reader, at(later));
+    let made = (30.0, 1.0, 3.0, 2000.0);
+    assert_eq!((row(&reader), state()), (made, json!("running")));
+    // Silence is news, though nothing has come.
+    summarise(&mut writer, &reader, at(later + 10_000));
+    assert_eq!((row(&reader), state()), (made, json!("unheard")));
+    writer.forget_coarse((START + DAY) as i64).unwrap();
+    put(&mut writer, 1, 31, &[heard(later + 20_001, 2100, Some(later + 20_000))]);
+    let shown = reader.resources(&of("17"), at(later + 20_002)).unwrap();
+    assert_eq!((&shown["state"], &shown["readings"]), (&json!("ended"), &json!(30)));
+    summarise(&mut writer, &reader, at(later + 20_002));
+    assert_eq!((row(&reader), state()), (made, json!("ended")));
+    let found = reader.job_row("17").unwrap().unwrap();
+    assert_eq!(found["end_ns"].as_f64(), Some(at(later + 20_000) as f64));
+}
+
+/// Somebody has read what is about to be made coarse, or is about to read it.
+#[test]
+fn readings_wait_for_a_row_that_is_being_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let Opened { reader, mut writer, _store } = open(&dir);
+    put(&mut writer, 1, 1, &course("17", "n1", "alice"));
+    let due = writer.due(0);
+    assert_eq!(writer.coarsen(ALL, 0).unwrap(), Step { rows: 0, is_last: false });
+    let rows = reader.summarise(&due, 0).unwrap();
+    writer.keep_rows(due, &rows, 0).unwrap();
+    assert_eq!((coarsen(&mut writer), row(&reader)), (90, (30.0, 1.0, 3.0, 1920.0)));
 }
 
 /// Deleting by the administrator or by `--keep-days` takes readings, too.
@@ -233,13 +288,13 @@ fn a_row_survives_a_deletion_of_everything_old() {
     let dir = tempfile::tempdir().unwrap();
     let Opened { reader, mut writer, _store } = open(&dir);
     put(&mut writer, 1, 1, &course("17", "n1", "alice"));
-    writer.summarise(10, 1).unwrap();
+    summarise(&mut writer, &reader, 1);
     let made = row(&reader);
     writer.forget(&Forget::Before((START + DAY) as i64)).unwrap();
     let late = course("17", "n2", "alice");
     put(&mut writer, 2, 1, &late);
     put(&mut writer, 3, 1, &course("17", "n3", "alice"));
-    writer.summarise(10, 2).unwrap();
+    summarise(&mut writer, &reader, 2);
     assert_eq!(row(&reader), made);
     writer.forget_jobs((START + DAY) as i64).unwrap();
     assert_eq!(reader.job_row("17").unwrap(), None);

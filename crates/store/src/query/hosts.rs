@@ -1,16 +1,14 @@
-//! The hosts of a job: what was read of the whole machine while the job was there, whoever else was.
+//! The hosts of jobs: what was read of the whole machine while a job was there, whoever else was.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use digest::Characteristic;
+use digest::job::{OfMetric, sum};
 use digest::series::{At, Part, Span, Steady, Told, within};
+use digest::{Characteristic, Job, OnNode, Shares};
 use duckdb::types::Value as Sql;
 use record::metric::{self, Kind, Metric, Of, Unit};
-use serde_json::{Value, json};
 
 use super::Snapshot;
-use super::on_node::OnNode;
-use super::resources::{interval, sum, unit};
 use crate::StoreError;
 
 /// Readings of a node that are this much earlier or later than a job may reach into its time.
@@ -20,11 +18,11 @@ const USUAL_NS: i64 = 60_000_000_000;
 /// How the clock was set is no longer known of readings that were put together.
 const COARSE_LEAD: &str = "CAST(NULL AS UBIGINT), CAST(NULL AS BIGINT)";
 
-/// Hosts by their names.
-pub(super) type Hosts = BTreeMap<String, OnHost>;
+/// The hosts of a job, by their names.
+pub(crate) type Hosts = BTreeMap<String, OnHost>;
 
 /// A host's own readings. Those that were put together are as one, at their end.
-pub(super) struct OnHost {
+pub(crate) struct OnHost {
     /// As the host's clock told them, in the order in which it did.
     told: Vec<Told>,
     /// When they were made, by the clock as it was set at the last; in the order of these times.
@@ -56,64 +54,98 @@ pub(super) fn readings(times: &[i64]) -> Vec<At> {
     times.iter().map(|time| At { time: *time, every }).collect()
 }
 
+/// When a job was on a host, as far as readings of the host may reach into it.
+struct Stay<'a> {
+    /// The place of the job among those that are asked for.
+    job: usize,
+    host: &'a str,
+    from: i64,
+    until: i64,
+}
+
 impl Snapshot<'_> {
-    /// The readings of a job's hosts from a while before it began to a while after it ended.
-    pub(super) fn hosts(&self, nodes: &[OnNode], now_ns: i64) -> Result<Hosts, StoreError> {
-        let (start, until) = interval(nodes, now_ns);
-        let told = || nodes.iter().flat_map(OnNode::told);
-        let (start, until) = (told().fold(start, i64::min), told().fold(until, i64::max));
-        let names: BTreeSet<&str> = nodes.iter().map(|on| on.host.as_str()).collect();
-        let metrics: Vec<&str> = metric::of(Of::Node).map(|metric| metric.name).collect();
-        let mut hosts = Hosts::new();
+    /// The hosts of each of several jobs, with their readings from a while before it began to a while after it ended.
+    pub(crate) fn hosts(&self, jobs: &[&[OnNode]]) -> Result<Vec<Hosts>, StoreError> {
+        let mut hosts: Vec<Hosts> = jobs.iter().map(|_| Hosts::new()).collect();
+        let stays: Vec<Stay> = jobs.iter().enumerate().flat_map(|(job, nodes)| stays(job, nodes)).collect();
+        if stays.is_empty() {
+            return Ok(hosts);
+        }
         for (table, lead, order) in [
             ("node_coarse", COARSE_LEAD, "time_ns"),
             ("node_sample", "boot, since_boot_ns", "stream, number"),
         ] {
-            // Of a gauge that was put together there is an average, with a fraction.
-            let columns = metrics.iter().map(|name| format!("CAST({name} AS BIGINT)"));
-            let places = vec!["?"; names.len()].join(", ");
-            let sql = format!(
-                "SELECT host, time_ns, {lead}, {} FROM {table} WHERE time_ns BETWEEN ? AND ? AND host IN ({places}) \
-                 ORDER BY host, {order}",
-                columns.collect::<Vec<_>>().join(", ")
-            );
-            let times = [start.saturating_sub(AROUND_NS), until.saturating_add(AROUND_NS)];
-            let values = times.map(Sql::BigInt).into_iter();
-            let values: Vec<Sql> =
-                values.chain(names.iter().map(|name| Sql::Text((*name).to_owned()))).collect();
-            self.rows(&sql, &values, |row| {
-                let host = hosts.entry(row.get(0)?).or_insert_with(|| OnHost::new(metrics.len()));
-                let (time, boot): (i64, Option<u64>) = (row.get(1)?, row.get(2)?);
-                let steady = boot.zip(row.get(3)?).map(|(boot, since)| Steady { boot, since });
-                host.told.push(Told { time, start: time, end: None, every: USUAL_NS, steady });
-                for (at, values) in host.values.iter_mut().enumerate() {
-                    values.push(row.get(at + 4)?);
-                }
-                Ok(())
-            })?;
+            self.read_hosts(&query(table, lead, order, &stays), &stays, &mut hosts)?;
         }
-        hosts.values_mut().for_each(OnHost::set_the_clock);
+        hosts.iter_mut().flat_map(Hosts::values_mut).for_each(OnHost::set_the_clock);
         Ok(hosts)
+    }
+
+    fn read_hosts(&self, sql: &str, stays: &[Stay], hosts: &mut [Hosts]) -> Result<(), StoreError> {
+        let names: Vec<Sql> = stays.iter().map(|stay| Sql::Text(stay.host.to_owned())).collect();
+        let metrics = metric::of(Of::Node).count();
+        self.rows(sql, &names, |row| {
+            let job: i64 = row.get(0)?;
+            let Some(own) = usize::try_from(job).ok().and_then(|job| hosts.get_mut(job)) else {
+                return Ok(());
+            };
+            let host = own.entry(row.get(1)?).or_insert_with(|| OnHost::new(metrics));
+            let (time, boot): (i64, Option<u64>) = (row.get(2)?, row.get(3)?);
+            let steady = boot.zip(row.get(4)?).map(|(boot, since)| Steady { boot, since });
+            host.told.push(Told { time, start: time, end: None, every: USUAL_NS, steady });
+            for (at, values) in host.values.iter_mut().enumerate() {
+                values.push(row.get(at + 5)?);
+            }
+            Ok(())
+        })?;
+        Ok(())
     }
 }
 
-/// The characteristics of all metrics of nodes that are known.
-pub(super) fn of_hosts(nodes: &[OnNode], hosts: &Hosts, start: i64, until: i64) -> Vec<(String, Value)> {
+/// The stays of a job, one for each of its hosts.
+fn stays(job: usize, nodes: &[OnNode]) -> impl Iterator<Item = Stay<'_>> {
+    let told = || nodes.iter().flat_map(OnNode::told);
+    let from = told().min().unwrap_or(0).saturating_sub(AROUND_NS);
+    let until = told().max().unwrap_or(0).saturating_add(AROUND_NS);
+    let hosts: BTreeSet<&str> = nodes.iter().map(|on| on.host.as_str()).collect();
+    hosts.into_iter().map(move |host| Stay { job, host, from, until })
+}
+
+/// The readings of all stays; the names of their hosts are bound values, the numbers are our own.
+fn query(table: &str, lead: &str, order: &str, stays: &[Stay]) -> String {
+    // Of a gauge that was put together there is an average, with a fraction.
+    let columns = metric::of(Of::Node).map(|metric| format!("CAST({} AS BIGINT)", metric.name));
+    let keys = stays.iter().map(|Stay { job, from, until, .. }| {
+        format!("({job}::BIGINT, ?::VARCHAR, {from}::BIGINT, {until}::BIGINT)")
+    });
+    let first = stays.iter().map(|stay| stay.from).min().unwrap_or(0);
+    let last = stays.iter().map(|stay| stay.until).max().unwrap_or(0);
+    // The times of all show most parts of the table to be without any.
+    format!(
+        "SELECT stay.job, t.host, t.time_ns, {lead}, {} FROM {table} t \
+         JOIN (VALUES {}) AS stay(job, host, from_ns, until_ns) \
+           ON t.host = stay.host AND t.time_ns BETWEEN stay.from_ns AND stay.until_ns \
+         WHERE t.time_ns BETWEEN {first} AND {last} ORDER BY stay.job, t.host, {order}",
+        columns.collect::<Vec<_>>().join(", "),
+        keys.collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// What is known of all metrics of nodes, within the time of a job.
+pub(crate) fn of_hosts(job: &Job, nodes: &[OnNode], hosts: &Hosts) -> Vec<OfMetric> {
     let names: BTreeSet<&str> = nodes.iter().map(|on| on.host.as_str()).collect();
     let own: Vec<&OnHost> = names.iter().filter_map(|name| hosts.get(*name)).collect();
-    let is_shared = nodes.iter().any(|on| on.is_shared);
     let known = metric::of(Of::Node).enumerate().filter_map(|(at, metric)| {
-        let spans: Vec<Vec<Span>> =
-            own.iter().map(|host| within(metric, &host.readings, &host.values[at], start, until)).collect();
-        let mut value = json!(Characteristic::of(&spans)?);
-        value["unit"] = json!(unit(metric));
-        value["is_node_wide"] = json!(true);
-        value["is_shared"] = json!(is_shared);
-        match metric.kind {
-            Kind::Counter => value["total"] = json!(grown(metric, &spans)),
-            Kind::Gauge => value["last"] = json!(sum(own.iter().map(|host| last(&host.values[at])))),
-        }
-        Some((metric.name.to_owned(), value))
+        let spans: Vec<Vec<Span>> = own
+            .iter()
+            .map(|host| within(metric, &host.readings, &host.values[at], job.start, job.until))
+            .collect();
+        let last = match metric.kind {
+            Kind::Counter => Some(grown(metric, &spans)),
+            Kind::Gauge => sum(own.iter().map(|host| last(&host.values[at]))),
+        };
+        let characteristic = Some(Characteristic::of(&spans)?);
+        Some(OfMetric { metric, characteristic, shares: Shares::default(), last, spans })
     });
     known.collect()
 }

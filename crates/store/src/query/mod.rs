@@ -1,7 +1,8 @@
 //! Questions to the store. Whatever a user gives is a bound value, never text of a query.
 
+pub(crate) mod batch;
 pub mod environment;
-mod hosts;
+pub(crate) mod hosts;
 mod job;
 mod nodes;
 mod on_node;
@@ -9,19 +10,22 @@ mod processes;
 mod programs;
 pub(crate) mod resources;
 mod series;
+mod short;
 mod top;
 mod uses;
 
+use std::sync::Arc;
+
+use digest::Site;
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, Row, ToSql, Transaction};
 use record::metric::Metric;
 use serde_json::{Map, Value, json};
 
 use crate::StoreError;
-use crate::jobs::JobKey;
 
 pub use environment::{Rule, Rules};
-use resources::Measured;
+pub use short::Per;
 pub use uses::GroupBy;
 
 /// Which processes are asked for; what is absent does not matter.
@@ -46,22 +50,30 @@ pub struct Filter {
 /// A connection to ask with.
 pub struct Reader {
     connection: Connection,
+    site: Arc<Site>,
 }
 
 /// The store at one moment: all queries of one question see the same.
-struct Snapshot<'c>(Transaction<'c>);
+pub(crate) struct Snapshot<'c> {
+    pub(crate) transaction: Transaction<'c>,
+    pub(crate) site: &'c Site,
+}
 
 type Rows = Vec<Map<String, Value>>;
 
 impl Reader {
-    pub(crate) fn new(connection: Connection) -> Reader {
-        Reader { connection }
+    pub(crate) fn new(connection: Connection, site: Arc<Site>) -> Reader {
+        Reader { connection, site }
     }
 
-    fn ask<T>(&self, question: impl FnOnce(&Snapshot) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let snapshot = Snapshot(self.connection.unchecked_transaction()?);
+    pub(crate) fn ask<T>(
+        &self,
+        question: impl FnOnce(&Snapshot) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let transaction = self.connection.unchecked_transaction()?;
+        let snapshot = Snapshot { transaction, site: &self.site };
         let answer = question(&snapshot)?;
-        snapshot.0.commit()?;
+        snapshot.transaction.commit()?;
         Ok(answer)
     }
 
@@ -92,19 +104,14 @@ impl Reader {
         self.ask(|snapshot| snapshot.resources(filter, now_ns))
     }
 
-    /// The row of a job that has ended: its characteristics, by the names of the columns.
+    /// The row of a job: its characteristics, by the names of the columns.
     pub fn job_row(&self, job: &str) -> Result<Option<Map<String, Value>>, StoreError> {
         self.ask(|snapshot| snapshot.job_row(job, None))
     }
 
-    /// The row of exactly this job.
-    pub(crate) fn row_of(&self, key: &JobKey) -> Result<Option<Map<String, Value>>, StoreError> {
-        self.ask(|snapshot| snapshot.row_of(key))
-    }
-
-    /// What the readings of a job say that are there now.
-    pub(crate) fn measured(&self, filter: &Filter, now_ns: i64) -> Result<Measured, StoreError> {
-        self.ask(|snapshot| snapshot.measured(filter, now_ns))
+    /// Short jobs, rolled up by user and time.
+    pub fn short_jobs(&self, filter: &Filter, per: Per) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.short_jobs(filter, per))
     }
 
     /// How the nodes fare, or one of them.
@@ -161,7 +168,7 @@ impl Snapshot<'_> {
         mut make: impl FnMut(&Row) -> duckdb::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
         let values: Vec<&dyn ToSql> = values.iter().map(|value| value as &dyn ToSql).collect();
-        let mut query = self.0.prepare(sql)?;
+        let mut query = self.transaction.prepare(sql)?;
         let mut rows = query.query(&values[..])?;
         let mut made = Vec::new();
         while let Some(row) = rows.next()? {

@@ -1,56 +1,82 @@
-//! What a job reserved and what it used, from its readings.
+//! What a job reserved and what it used, from its readings and from its row.
 
-use digest::series::{Part, Span};
-use digest::{Characteristic, coverage, profile};
+use digest::{Job, OnNode, Site, coverage, profile};
 use duckdb::types::Value as Sql;
 use record::metric::{self, Kind, Metric, Of, Unit};
 use serde_json::{Map, Value, json};
 
 use super::hosts::{Hosts, of_hosts};
-use super::on_node::{OnNode, Stretch};
 use super::{Conditions, Filter, Snapshot, time};
 use crate::StoreError;
-use crate::jobs::JobKey;
+use crate::better::{Old, Word, better, has_ended, is_cut, keep_extremes};
+use crate::due::Name;
+use crate::jobs::{self, CHARACTERISTICS, last_name};
 
 /// A job is shown in so many columns over its time.
 const COLUMNS: usize = 40;
 
-/// What the readings of a job say.
-pub(crate) struct Measured {
-    /// Null if it was never measured.
-    pub value: Value,
-    /// Some of the readings were put together.
-    pub is_coarse: bool,
-}
+/// The columns of a job's row that are text.
+const TEXTS: [&str; 5] = ["cluster", "job", "session", "\"user\"", "state"];
 
 impl Snapshot<'_> {
-    /// What the readings of a job say, as far as they are there.
-    pub(super) fn measured(&self, filter: &Filter, now_ns: i64) -> Result<Measured, StoreError> {
-        let nodes = self.on_nodes(filter, &metric::of(Of::Job).collect::<Vec<_>>())?;
-        let value = if nodes.is_empty() {
-            Value::Null
-        } else {
-            summary(&nodes, &self.hosts(&nodes, now_ns)?, now_ns)
-        };
-        Ok(Measured { value, is_coarse: nodes.iter().any(|on| on.is_coarse) })
-    }
-
     /// What a job reserved and used; null if it was never measured. Where readings were put together or deleted, its row
     /// knows better: it was made of all of them.
     pub(super) fn resources(&self, filter: &Filter, now_ns: i64) -> Result<Value, StoreError> {
-        let Measured { mut value, is_coarse } = self.measured(filter, now_ns)?;
-        let deleted = crate::upkeep::load_deleted(&self.0)?;
-        // A row is of all nodes.
-        if let (Some(job), None) = (&filter.job, &filter.host)
-            && (is_coarse || value.is_null() || is_cut(value["start_ns"].as_f64(), deleted))
-            && let Some(row) = self.job_row(job, filter.cluster.as_deref())?
-        {
-            put_row(&mut value, &row);
+        let own: Vec<_> = metric::of(Of::Job).collect();
+        let nodes = self.on_nodes(filter, &own)?;
+        let hosts = self.hosts(&[&nodes])?.pop().unwrap_or_default();
+        let mut job = self.of_nodes(&nodes, &own, &hosts, now_ns);
+        let deleted = crate::upkeep::load_deleted(&self.transaction)?;
+        let row = self.row_beside(filter, job.as_ref(), deleted)?;
+        let word = row.as_ref().zip(job.as_ref()).map(|(row, job)| better(Some(&old(row)), job, deleted));
+        if let (Some(Word::NewWithExtremes), Some(row), Some(job)) = (word, &row, &mut job) {
+            keep_extremes(row, job);
+        }
+        let mut value = job.map_or(Value::Null, |job| {
+            let mut value = summary(&job, self.site);
+            value["node_count"] = json!(nodes.len());
+            let each = nodes.iter().filter_map(|on| {
+                let alone = self.of_nodes(std::slice::from_ref(on), &own, &hosts, job.until)?;
+                Some(on_node(on, &alone, job.until, self.site))
+            });
+            value["nodes"] = each.collect();
+            value
+        });
+        if let Some(row) = row.filter(|_| matches!(word, None | Some(Word::Old))) {
+            put_row(&mut value, &row, self.site);
         }
         Ok(value)
     }
 
-    /// The row of a job that has ended; `None` too if there are several of the name, in several clusters.
+    /// What the readings of a job and of its hosts say.
+    pub(crate) fn of_nodes(
+        &self,
+        nodes: &[OnNode],
+        own: &[&'static Metric],
+        hosts: &Hosts,
+        now_ns: i64,
+    ) -> Option<Job> {
+        let mut job = Job::of(nodes, own, self.site, now_ns)?;
+        job.metrics.extend(of_hosts(&job, nodes, hosts));
+        Some(job)
+    }
+
+    /// The row of a job, if it may know more than the readings that are left.
+    fn row_beside(
+        &self,
+        filter: &Filter,
+        job: Option<&Job>,
+        deleted: Option<i64>,
+    ) -> Result<Option<Map<String, Value>>, StoreError> {
+        let is_whole = job.is_some_and(|job| !job.is_coarse && !is_cut(job.start, deleted));
+        match (&filter.job, &filter.host) {
+            // A row is of all nodes.
+            (Some(name), None) if !is_whole => self.job_row(name, filter.cluster.as_deref()),
+            _ => Ok(None),
+        }
+    }
+
+    /// The row of a job; `None` too if there are several of the name, in several clusters.
     pub(super) fn job_row(
         &self,
         job: &str,
@@ -67,33 +93,37 @@ impl Snapshot<'_> {
     }
 
     /// The row of exactly this job.
-    pub(super) fn row_of(&self, key: &JobKey) -> Result<Option<Map<String, Value>>, StoreError> {
+    pub(crate) fn row_of(
+        &self,
+        name: &Name,
+        cluster: Option<&str>,
+    ) -> Result<Option<Map<String, Value>>, StoreError> {
+        let (column, name) = name.column();
         let mut conditions = Conditions::default();
-        for (column, value) in [("cluster", &key.cluster), ("job", &key.job), ("session", &key.session)] {
-            match value {
-                Some(text) => conditions.add(&format!("{column} = ?"), [Sql::Text(text.clone())]),
-                None => conditions.add(&format!("{column} IS NULL"), []),
-            }
-        }
+        conditions.add(&format!("{column} = ?"), [Sql::Text(name.to_owned())]);
+        let cluster = cluster.map_or(Sql::Null, |cluster| Sql::Text(cluster.to_owned()));
+        conditions.add("cluster IS NOT DISTINCT FROM CAST(? AS VARCHAR)", [cluster]);
         self.one_row(&conditions)
     }
 
     fn one_row(&self, conditions: &Conditions) -> Result<Option<Map<String, Value>>, StoreError> {
-        let numbers = crate::jobs::numbers();
+        let numbers = jobs::numbers();
         let select: Vec<String> = numbers.iter().map(|name| format!("CAST({name} AS DOUBLE)")).collect();
         let sql = format!(
-            "SELECT cluster, job, session, \"user\", is_shared, {} FROM job {}",
+            "SELECT {}, is_shared, {} FROM job {}",
+            TEXTS.join(", "),
             select.join(", "),
             conditions.sql()
         );
         let mut rows = self.rows(&sql, &conditions.values, |row| {
             let mut made = Map::new();
-            for (at, name) in ["cluster", "job", "session", "user"].into_iter().enumerate() {
-                made.insert(name.to_owned(), json!(row.get::<_, Option<String>>(at)?));
+            for (at, name) in TEXTS.into_iter().enumerate() {
+                made.insert(name.trim_matches('"').to_owned(), json!(row.get::<_, Option<String>>(at)?));
             }
-            made.insert("is_shared".to_owned(), json!(row.get::<_, bool>(4)?));
+            made.insert("provisional".to_owned(), json!(!has_ended(made["state"].as_str())));
+            made.insert("is_shared".to_owned(), json!(row.get::<_, bool>(TEXTS.len())?));
             for (at, name) in numbers.iter().enumerate() {
-                made.insert(name.clone(), json!(row.get::<_, Option<f64>>(at + 5)?));
+                made.insert(name.clone(), json!(row.get::<_, Option<f64>>(at + TEXTS.len() + 1)?));
             }
             Ok(made)
         })?;
@@ -101,134 +131,127 @@ impl Snapshot<'_> {
     }
 }
 
-/// Whether something of the readings of a job that began then may have been deleted.
-pub(crate) fn is_cut(start_ns: Option<f64>, deleted_before: Option<i64>) -> bool {
-    start_ns.zip(deleted_before).is_some_and(|(start, before)| start < before as f64)
+/// What decides whether a row stays.
+fn old(row: &Map<String, Value>) -> Old {
+    let number = |name: &str| row.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+    Old {
+        cluster: row.get("cluster").and_then(Value::as_str).map(str::to_owned),
+        has_ended: has_ended(row.get("state").and_then(Value::as_str)),
+        start_ns: number("start_ns") as i64,
+        readings: number("readings") as u64,
+    }
 }
 
 /// Puts what a row knows in place of what the readings say that are left.
-fn put_row(value: &mut Value, row: &Map<String, Value>) {
-    let known = |name: &str| row.get(name).filter(|value| !value.is_null());
-    let whole = |name: &str| known(name).and_then(Value::as_f64).map(|number| json!(number as i64));
-    if value.is_null() {
-        *value = json!({"metrics": {}, "nodes": []});
+fn put_row(value: &mut Value, row: &Map<String, Value>, site: &Site) {
+    let whole = |name: &str| known(row, name).and_then(Value::as_f64).map(|number| number as i64);
+    // A row of a job that runs is not of now.
+    if value.is_null() || has_ended(row.get("state").and_then(Value::as_str)) {
+        if value.is_null() {
+            *value = json!({"metrics": {}, "nodes": []});
+        }
+        (value["state"], value["provisional"]) = (json!(row.get("state")), json!(row.get("provisional")));
+        (value["end"], value["end_ns"]) = (time(whole("end_ns")), json!(whole("end_ns")));
+        value["last_reading"] = time(whole("heard_ns"));
+        let elapsed = whole("start_ns").zip(whole("end_ns").or(whole("heard_ns")));
+        value["elapsed_s"] = json!(elapsed.map(|(start, until)| (until - start) as f64 / 1e9));
     }
-    let (start, end) = (whole("start_ns"), whole("end_ns"));
-    value["start"] = time(start.as_ref().and_then(Value::as_i64));
-    value["end"] = time(end.as_ref().and_then(Value::as_i64));
-    let seconds = known("start_ns")
-        .zip(known("end_ns"))
-        .and_then(|(start, end)| Some((start.as_f64()?, end.as_f64()?)));
-    if let Some((start, end)) = seconds {
-        value["elapsed_s"] = json!((end - start) / 1e9);
-    }
-    (value["start_ns"], value["end_ns"]) = (json!(start), json!(end));
+    (value["start"], value["start_ns"]) = (time(whole("start_ns")), json!(whole("start_ns")));
     value["readings"] = json!(whole("readings"));
-    value["coverage"] = json!(known("coverage"));
-    value["is_shared"] = json!(known("is_shared"));
+    value["coverage"] = json!(known(row, "coverage"));
+    value["is_shared"] = json!(known(row, "is_shared"));
     value["node_count"] = json!(whole("nodes"));
     value["reserved"] = json!({
         "cpus": whole("reserved_cpus"), "memory": whole("reserved_memory"), "gpus": whole("reserved_gpus"),
     });
-    for metric in crate::jobs::metrics() {
-        let last = crate::jobs::last_name(metric.kind);
-        for name in crate::jobs::CHARACTERISTICS {
-            if let Some(known) = known(&format!("{}_{name}", metric.name)) {
-                value["metrics"][metric.name][name] = known.clone();
-                value["metrics"][metric.name]["unit"] = json!(unit(metric));
+    for metric in jobs::metrics() {
+        put_metric(&mut value["metrics"], metric, row, site);
+    }
+}
+
+fn known<'r>(row: &'r Map<String, Value>, name: &str) -> Option<&'r Value> {
+    row.get(name).filter(|value| !value.is_null())
+}
+
+fn put_metric(metrics: &mut Value, metric: &Metric, row: &Map<String, Value>, site: &Site) {
+    let of = |name: &str| known(row, &format!("{}_{name}", metric.name)).cloned();
+    let whole = |value: Value| value.as_f64().map(|number| json!(number as i64));
+    let numbers = CHARACTERISTICS.into_iter().map(|name| (name, of(name)));
+    let last = last_name(metric.kind);
+    let numbers = numbers.chain([(last, of(last).and_then(whole))]);
+    let shares = jobs::shares(metric).iter().map(|name| (*name, of(name)));
+    for (name, number) in numbers.chain(shares).filter_map(|(name, number)| Some((name, number?))) {
+        let value = &mut metrics[metric.name];
+        value[name] = number;
+        mark(value, metric, known(row, "is_shared") == Some(&Value::Bool(true)));
+        if matches!(name, "below" | "above") {
+            value["threshold"] = json!(site.threshold(metric));
+        }
+    }
+}
+
+/// All of a job but its nodes.
+fn summary(job: &Job, site: &Site) -> Value {
+    json!({
+        "state": job.state,
+        "provisional": job.state.is_provisional(),
+        "start": time(Some(job.start)),
+        "end": time(job.end),
+        "start_ns": job.start,
+        "end_ns": job.end,
+        "last_reading": time(Some(job.heard)),
+        "elapsed_s": (job.until - job.start) as f64 / 1e9,
+        "readings": job.readings,
+        "coverage": job.coverage,
+        "is_shared": job.is_shared,
+        "reserved": job.reserved,
+        "metrics": metrics(job, site, true),
+    })
+}
+
+/// What is known of each metric, with its course over time if that is wanted.
+fn metrics(job: &Job, site: &Site, with_profile: bool) -> Map<String, Value> {
+    let known = job.metrics.iter().map(|of| {
+        let mut value = of.characteristic.map_or_else(|| json!({}), |known| json!(known));
+        mark(&mut value, of.metric, job.is_shared);
+        value[last_name(of.metric.kind)] = json!(of.last);
+        for (name, share) in [("below", of.shares.below), ("above", of.shares.above)] {
+            if let Some(share) = share {
+                value[name] = json!(share);
+                value["threshold"] = json!(site.threshold(of.metric));
             }
         }
-        if let Some(known) = whole(&format!("{}_{last}", metric.name)) {
-            value["metrics"][metric.name][last] = known;
+        if with_profile && of.metric.of == Of::Job && of.characteristic.is_some() {
+            value["profile"] = json!(profile(&of.spans, job.start, job.until, COLUMNS));
         }
-    }
-}
-
-/// When a job ended on its last node; nothing while it runs on any.
-fn end(nodes: &[OnNode]) -> Option<i64> {
-    let is_over = nodes.iter().all(|on| on.part.end.is_some());
-    nodes.iter().filter_map(|on| on.part.end).max().filter(|_| is_over)
-}
-
-/// From its start to its end, or to now.
-pub(super) fn interval(nodes: &[OnNode], now_ns: i64) -> (i64, i64) {
-    let start = nodes.iter().map(|on| on.part.start).min().unwrap_or(0);
-    (start, end(nodes).unwrap_or(now_ns).max(start))
-}
-
-fn summary(nodes: &[OnNode], hosts: &Hosts, now_ns: i64) -> Value {
-    let end = end(nodes);
-    let (start, until) = interval(nodes, now_ns);
-    let parts: Vec<Part> = nodes.iter().map(OnNode::seen).collect();
-    json!({
-        "start": time(Some(start)),
-        "end": time(end),
-        "start_ns": start,
-        "end_ns": end,
-        "elapsed_s": (until - start) as f64 / 1e9,
-        "readings": nodes.iter().map(|on| on.readings).sum::<u64>(),
-        "coverage": coverage(&parts, until),
-        "is_shared": nodes.iter().any(|on| on.is_shared),
-        "node_count": nodes.len(),
-        "reserved": {
-            "cpus": sum(nodes.iter().map(|on| on.cpus.map(i64::from))),
-            "memory": sum(nodes.iter().map(|on| on.memory)),
-            "gpus": sum(nodes.iter().map(|on| on.gpus.map(i64::from))),
-        },
-        "metrics": metrics(nodes, hosts, start, until),
-        "nodes": nodes.iter().map(|on| on_node(on, hosts, until)).collect::<Vec<_>>(),
-    })
-}
-
-/// A sum of which one part is unknown is unknown.
-pub(super) fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
-    values.reduce(|sum, value| sum?.checked_add(value?)).flatten()
-}
-
-fn metrics(nodes: &[OnNode], hosts: &Hosts, start: i64, until: i64) -> Map<String, Value> {
-    let known = metric::of(Of::Job).enumerate().filter_map(|(at, metric)| {
-        let stretches: Vec<Vec<Stretch>> = nodes.iter().map(|on| on.stretches(metric, at)).collect();
-        let spans: Vec<Vec<Span>> =
-            stretches.iter().map(|of_node| of_node.iter().map(|stretch| stretch.span).collect()).collect();
-        let mut value = json!(extremes(Characteristic::of(&spans)?, stretches.iter().flatten()));
-        value["unit"] = json!(unit(metric));
-        // A counter's last value is its sum; a gauge's, where it stood when the job ended.
-        value[crate::jobs::last_name(metric.kind)] = json!(sum(nodes.iter().map(|on| on.last(at))));
-        value["profile"] = json!(profile(&spans, start, until, COLUMNS));
-        Some((metric.name.to_owned(), value))
+        (of.metric.name.to_owned(), value)
     });
-    known.chain(of_hosts(nodes, hosts, start, until)).collect()
+    known.collect()
 }
 
-/// The readings that were put together had a least and a greatest one.
-fn extremes<'s>(of_spans: Characteristic, stretches: impl Iterator<Item = &'s Stretch>) -> Characteristic {
-    stretches.fold(of_spans, |found, stretch| Characteristic {
-        min: stretch.least.map_or(found.min, |least| found.min.min(least)),
-        max: stretch.most.map_or(found.max, |most| found.max.max(most)),
-        ..found
-    })
-}
-
-fn on_node(on: &OnNode, hosts: &Hosts, until: i64) -> Value {
-    let own = std::slice::from_ref(on);
-    let mut metrics = metrics(own, hosts, on.part.start, on.part.end.unwrap_or(until));
-    for value in metrics.values_mut() {
-        if let Some(value) = value.as_object_mut() {
-            value.remove("profile");
-        }
+/// Says what the numbers of a metric are, and whose.
+fn mark(value: &mut Value, metric: &Metric, is_shared: bool) {
+    value["unit"] = json!(unit(metric));
+    if metric.of == Of::Node {
+        value["is_node_wide"] = json!(true);
+        value["is_shared"] = json!(is_shared);
     }
+}
+
+/// A node, within a job of which something is said until then.
+fn on_node(on: &OnNode, alone: &Job, until: i64, site: &Site) -> Value {
     json!({
         "host": on.host,
         "node": on.node,
         "cluster": on.cluster,
         "user": on.user,
-        "start": time(Some(on.part.start)),
-        "end": time(on.part.end),
-        "readings": on.readings,
+        "start": time(Some(alone.start)),
+        "end": time(alone.end),
+        "readings": alone.readings,
         "coverage": coverage(&[on.seen()], until),
-        "is_shared": on.is_shared,
-        "reserved": {"cpus": on.cpus, "memory": on.memory, "gpus": on.gpus},
-        "metrics": metrics,
+        "is_shared": alone.is_shared,
+        "reserved": alone.reserved,
+        "metrics": metrics(alone, site, false),
     })
 }
 

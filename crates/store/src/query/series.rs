@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use digest::series::{Span, within};
+use digest::{Job, Stretch};
 use duckdb::types::Value as Sql;
 use record::metric::{self, Metric, Of};
 use serde_json::{Map, Value, json};
 
 use super::hosts::readings;
-use super::on_node::Stretch;
-use super::resources::{interval, unit};
+use super::resources::unit;
 use super::{Conditions, Filter, Rows, Snapshot, object, time};
 use crate::StoreError;
 
@@ -54,15 +54,14 @@ impl Snapshot<'_> {
         now_ns: i64,
     ) -> Result<Rows, StoreError> {
         let nodes = self.on_nodes(filter, &[])?;
-        if nodes.is_empty() {
+        let Some(Job { start, until, .. }) = Job::of(&nodes, &[], self.site, now_ns) else {
             return Ok(Rows::new());
-        }
-        let (start, until) = interval(&nodes, now_ns);
+        };
         let Some(at) = metric::of(Of::Node).position(|known| known.id == metric.id) else {
             return Ok(Rows::new());
         };
-        let hosts = self.hosts(&nodes, now_ns)?;
-        let rows = hosts.iter().flat_map(|(host, of)| {
+        let hosts = self.hosts(&[&nodes])?;
+        let rows = hosts.iter().flatten().flat_map(|(host, of)| {
             let whose = Whose { host, node: None, card: None };
             let spans = within(metric, &of.readings, &of.values[at], start, until);
             spans.into_iter().map(|span| row(&whose, &alone(span), metric)).collect::<Vec<_>>()
