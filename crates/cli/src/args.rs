@@ -21,6 +21,7 @@ pub enum Command {
     Nodes(NodesArgs),
     Rate(RateArgs),
     Top(TopArgs),
+    ShortJobs(ShortJobsArgs),
     /// Programs that are used here, those that ran most first
     #[command(after_help = PROGRAMS_HELP)]
     Programs(UsedArgs),
@@ -317,6 +318,57 @@ impl std::fmt::Display for Sort {
             Sort::Gpu => "gpu",
             Sort::Time => "time",
             Sort::User => "user",
+        })
+    }
+}
+
+/// Show short jobs, those of one user and day together
+///
+/// Batch jobs that were measured, have ended, and were shorter than the site's short_job_seconds: how many, how long together, and
+/// what they reserved against what they used. Days and hours are those of UTC.
+/// Exit code 0, 1 if there are none, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass short-jobs
+  jobglass short-jobs --user alice --since 30d --per hour
+  jobglass short-jobs --json | jq 'select(.jobs > 1000 and .cpu_share < 0.1)'")]
+pub struct ShortJobsArgs {
+    /// Of this user
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// On this cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Jobs that began in the same
+    #[arg(long, value_enum, default_value_t = Per::Day)]
+    pub per: Per,
+    /// At this time or later: 2h, 7d, yesterday, 2026-11-01, 2026-11-01T12:30
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    pub since: String,
+    /// Before this time
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub limit: u64,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// The time whose short jobs are put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Per {
+    Hour,
+    Day,
+}
+
+impl std::fmt::Display for Per {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Per::Hour => "hour",
+            Per::Day => "day",
         })
     }
 }

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Command::Nodes(args) => ask::nodes(&args),
         Command::Top(args) => top::run(&args),
         Command::Rate(args) => ask::rate::run(&args),
+        Command::ShortJobs(args) => ask::short_jobs(&args),
         Command::Programs(args) => ask::programs(&args),
         Command::Libraries(args) => ask::libraries(&args),
         Command::Modules(args) => ask::modules(&args),

@@ -13,7 +13,8 @@ use jiff::Zoned;
 use serde_json::Value;
 
 use crate::args::{
-    EnvCheckArgs, JobArgs, LoginArgs, NodesArgs, ProcessesArgs, SeriesArgs, ServerArgs, UsedArgs, UsesArgs,
+    EnvCheckArgs, JobArgs, LoginArgs, NodesArgs, ProcessesArgs, SeriesArgs, ServerArgs, ShortJobsArgs,
+    UsedArgs, UsesArgs,
 };
 use server::Login;
 pub use server::Server;
@@ -153,6 +154,16 @@ pub fn nodes(args: &NodesArgs) -> Result<bool> {
     add(&mut parameters, "host", args.host.as_ref());
     let columns = if args.hardware { show::HARDWARE } else { show::NODE };
     rows(&server(&args.server)?, "/api/v1/nodes", &parameters, columns, &args.shape.into())
+}
+
+pub fn short_jobs(args: &ShortJobsArgs) -> Result<bool> {
+    let mut parameters = vec![("per", args.per.to_string())];
+    add(&mut parameters, "cluster", args.cluster.as_ref());
+    add(&mut parameters, "user", args.user.as_ref());
+    add(&mut parameters, "limit", Some(&args.limit));
+    add_times(&mut parameters, Some(&args.since), args.until.as_deref())?;
+    let columns = show::SHORT_JOBS;
+    rows(&server(&args.server)?, "/api/v1/short-jobs", &parameters, columns, &args.shape.into())
 }
 
 /// A job's name as part of a path.

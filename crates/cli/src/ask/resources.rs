@@ -24,6 +24,7 @@ pub fn section(resources: &Value) -> String {
     rows.for_each(|row| table.add(row));
     let _ = write!(out, "{}", printed(&table));
     out.push_str(&nodes(resources));
+    out.push_str(&thresholds(resources));
     out.push_str(&foot(resources));
     out
 }
@@ -155,13 +156,41 @@ fn nodes(resources: &Value) -> String {
     format!("\n{}", printed(&table))
 }
 
+/// For which share of the time metrics were beyond the site's thresholds.
+fn thresholds(resources: &Value) -> String {
+    let none = serde_json::Map::new();
+    let mut table = Table::new(&["METRIC", ">TIME BELOW", "", ">TIME ABOVE", "", "OF"]);
+    let mut is_empty = true;
+    for (name, metric) in resources["metrics"].as_object().unwrap_or(&none) {
+        let threshold = &metric["threshold"];
+        if threshold.is_null() {
+            continue;
+        }
+        is_empty = false;
+        let share = |of: &str| metric[of].as_f64().map_or(String::new(), |_| show::percent(&metric[of]));
+        let bound = |of: &str| threshold[of].as_f64().map_or(String::new(), |bound| bound.to_string());
+        let of =
+            threshold["of"].as_str().map_or_else(|| show::text(&metric["unit"]), |of| of.replace('_', " "));
+        table.add(vec![name.clone(), share("below"), bound("low"), share("above"), bound("high"), of]);
+    }
+    if is_empty { String::new() } else { format!("\n{}", printed(&table)) }
+}
+
 fn foot(resources: &Value) -> String {
     let readings = resources["readings"].as_u64().unwrap_or(0);
     let coverage =
         resources["coverage"].as_f64().map_or_else(show::unknown, |share| format!("{:.0} %", 100.0 * share));
     let mut out = format!("\nThese numbers rest on {readings} readings, {coverage} of those expected.");
-    if resources["end"].is_null() {
-        out.push_str(" The job still runs.");
+    match resources["state"].as_str() {
+        Some("running") => out.push_str(" The job still runs: they are provisional."),
+        Some("unheard") => {
+            let last = show::time(&resources["last_reading"]);
+            let _ = write!(
+                out,
+                " The job has no end, and nothing was heard of it since {last}: it may run or not."
+            );
+        }
+        _ => {}
     }
     if resources["is_shared"] == Value::Bool(true) {
         out.push_str(" Other jobs ran on its nodes; only its own processes count here.");
@@ -217,13 +246,38 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_shown_as_zero() {
         assert_eq!(section(&Value::Null), "");
-        let bare = json!({"readings": 1, "coverage": null, "nodes": [{}], "metrics": {}, "reserved": {}, "end": null});
+        let bare = json!({"readings": 1, "coverage": null, "nodes": [{}], "metrics": {}, "reserved": {}, "state": "running"});
         let text = section(&bare);
         assert!(text.contains("CPU") && !text.contains("0.00"), "{text}");
-        assert!(text.contains("still runs"), "{text}");
+        assert!(text.contains("still runs") && !text.contains("METRIC"), "{text}");
         let old = json!({"readings": 60, "coverage": 1.0, "nodes": [], "node_count": 2, "reserved": {"cpus": 8}, "end": "2026",
             "metrics": {"cpu": {"avg": 2.0, "max": 3.0}}});
         let text = section(&old);
         assert!(text.contains("4.00 cores") && text.contains("50 %"), "{text}");
+    }
+
+    #[test]
+    fn thresholds_are_shown_where_they_are_known() {
+        let metrics = json!({
+            "cpu": {"below": 0.25, "above": 0.5, "threshold": {"of": "reserved_cpus", "low": 0.1, "high": 0.9}},
+            "memory_swap": {"above": 0.0, "unit": "bytes", "threshold": {"high": 0.0}},
+            "threads": {"avg": 1.0},
+        });
+        let text =
+            section(&json!({"metrics": metrics, "state": "unheard", "last_reading": "2026-11-16T00:00:00Z"}));
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .skip_while(|line| !line.starts_with("METRIC"))
+            .take_while(|line| !line.is_empty())
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            lines[1..],
+            [
+                vec!["cpu", "25", "%", "0.1", "50", "%", "0.9", "reserved", "cpus"],
+                vec!["memory_swap", "0", "%", "0", "bytes"]
+            ]
+        );
+        assert!(text.contains("it may run or not"), "{text}");
     }
 }

@@ -72,7 +72,7 @@ pub const NODE: &[Column] = &[
     ("NODE", |row| text(&row["host"])),
     ("READ AT", |row| time(&row["time"])),
     (">LOAD", |row| row["load"].as_f64().map_or_else(unknown, |load| format!("{load:.2}"))),
-    (">CPU", |row| row["cpu_busy"].as_f64().map_or_else(unknown, |share| format!("{:.0} %", 100.0 * share))),
+    (">CPU", |row| percent(&row["cpu_busy"])),
     (">MEMORY", |row| bytes(&row["memory_used"])),
     (">OF", |row| bytes(&row["memory_total"])),
     (">DISK READ/S", |row| per_second(&row["disk_read"])),
@@ -114,6 +114,33 @@ pub const SERIES: &[Column] = &[
     (">VALUE", |row| row["value"].as_f64().map_or_else(unknown, |value| format!("{value:.3}"))),
     ("UNIT", |row| text(&row["unit"])),
 ];
+
+/// Short jobs of one user and time together.
+pub const SHORT_JOBS: &[Column] = &[
+    ("FROM (UTC)", |row| row["from"].as_str().map_or_else(unknown, utc)),
+    USER,
+    JOBS,
+    (">HOURS", |row| hours(&row["elapsed_s"])),
+    (">MEDIAN", |row| row["median_s"].as_f64().map_or_else(unknown, |seconds| format!("{seconds:.1} s"))),
+    (">CORE HOURS", |row| hours(&row["reserved_core_s"])),
+    (">CPU HOURS", |row| hours(&row["cpu_s"])),
+    (">SHARE", |row| percent(&row["cpu_share"])),
+    (">MEMORY PEAK", |row| bytes(&row["memory_peak"])),
+];
+
+/// The beginning of an hour or day: in the zone in which it is one.
+fn utc(text: &str) -> String {
+    text.get(..16).unwrap_or(text).replace('T', " ")
+}
+
+fn hours(seconds: &Value) -> String {
+    seconds.as_f64().map_or_else(unknown, |seconds| format!("{:.2}", seconds / 3600.0))
+}
+
+/// A share of one.
+pub fn percent(share: &Value) -> String {
+    share.as_f64().map_or_else(unknown, |share| format!("{:.0} %", 100.0 * share))
+}
 
 /// What `env-check` found, and its rules.
 pub const CHECKED: &[Column] = &[
