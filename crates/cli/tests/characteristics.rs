@@ -1,6 +1,5 @@
 //! The characteristics of jobs as people see them: thresholds, what is provisional, short jobs together.
 
-#[allow(dead_code, reason = "only some of it is used here")]
 mod common;
 #[path = "common/server.rs"]
 #[allow(dead_code, reason = "only the server is used here")]
