@@ -140,7 +140,7 @@ fn extremes<'s>(of_spans: Characteristic, stretches: impl Iterator<Item = &'s St
 }
 
 /// A sum of which one part is unknown is unknown.
-pub fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
+fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     values.reduce(|sum, value| sum?.checked_add(value?)).flatten()
 }
 

@@ -6,20 +6,21 @@ use crate::series::Span;
 /// nothing is.
 pub fn profile(nodes: &[Vec<Span>], start: i64, end: i64, columns: usize) -> Vec<Option<f64>> {
     let length = end.saturating_sub(start).max(1) as f64 / columns.max(1) as f64;
-    let edge = |column: usize| start as f64 + length * column as f64;
+    let edge = |column: usize| length * column as f64;
     (0..columns)
         .map(|column| {
             let (from, to) = (edge(column), edge(column + 1));
-            nodes.iter().filter_map(|spans| within(spans, from, to)).reduce(|sum, value| sum + value)
+            nodes.iter().filter_map(|spans| within(spans, start, from, to)).reduce(|sum, value| sum + value)
         })
         .collect()
 }
 
-/// The average of a node between two times.
-fn within(spans: &[Span], from: f64, to: f64) -> Option<f64> {
+/// The average of a node between two times, which are told from `start`: a time since 1970 has more digits than a float.
+fn within(spans: &[Span], start: i64, from: f64, to: f64) -> Option<f64> {
     let (mut weight, mut sum) = (0.0, 0.0);
     for span in spans {
-        let (begin, end) = (span.from as f64, (span.from + span.length) as f64);
+        let begin = span.from.saturating_sub(start) as f64;
+        let end = begin + span.length as f64;
         let shared = end.min(to) - begin.max(from);
         if shared > 0.0 {
             weight += shared;
@@ -42,5 +43,10 @@ mod tests {
         let other = vec![Span { from: 0, length: 10, value: 5.0 }];
         assert_eq!(profile(&[one, other], 0, 20, 2), [Some(6.0), Some(3.0)]);
         assert_eq!(profile(&[], 0, 0, 1), [None]);
+        // In nanoseconds of our days, not a little off.
+        let day = 1_763_251_200_000_000_001;
+        let late =
+            vec![Span { from: day, length: 1, value: 1.0 }, Span { from: day + 1, length: 2, value: 4.0 }];
+        assert_eq!(profile(&[late], day, day + 3, 1), [Some(3.0)]);
     }
 }

@@ -61,5 +61,12 @@ ALTER TABLE job ADD COLUMN gpu_power_above DOUBLE;
 ALTER TABLE job ADD COLUMN gpu_energy_below DOUBLE;
 ALTER TABLE job ADD COLUMN gpu_energy_above DOUBLE;
 
+-- Where the gauges of nodes stood at the end says nothing of a job on several of them.
+ALTER TABLE job DROP COLUMN node_load_last;
+ALTER TABLE job DROP COLUMN node_memory_total_last;
+ALTER TABLE job DROP COLUMN node_memory_available_last;
+ALTER TABLE job DROP COLUMN node_swap_used_last;
+ALTER TABLE job DROP COLUMN node_temperature_last;
+
 -- What was made before had a row only once it had ended somewhere.
 UPDATE job SET state = CASE WHEN end_ns IS NULL THEN 'unheard' ELSE 'ended' END;

@@ -126,11 +126,12 @@ struct Stays {
     is_news: bool,
 }
 
-/// A counter's last value is its sum.
-pub(crate) fn last_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Counter => "total",
-        Kind::Gauge => "last",
+/// A counter's last value is its sum; where a node's gauge stood when a job ended says nothing of the job.
+pub(crate) fn last_name(metric: &Metric) -> Option<&'static str> {
+    match (metric.kind, metric.of) {
+        (Kind::Counter, _) => Some("total"),
+        (Kind::Gauge, Of::Node) => None,
+        (Kind::Gauge, _) => Some("last"),
     }
 }
 
@@ -147,7 +148,7 @@ pub(crate) fn shares(metric: &Metric) -> &'static [&'static str] {
 /// The names of all columns.
 fn columns() -> Vec<String> {
     let of_metric = |metric: &'static Metric| {
-        let names = CHARACTERISTICS.into_iter().chain([last_name(metric.kind)]);
+        let names = CHARACTERISTICS.into_iter().chain(last_name(metric));
         names.chain(shares(metric).iter().copied()).map(move |name| format!("{}_{name}", metric.name))
     };
     OWN.into_iter().map(str::to_owned).chain(metrics().flat_map(of_metric)).collect()
@@ -393,7 +394,7 @@ fn row(asked: &Asked, job: &Job, now_ns: i64) -> JobRow {
     for metric in metrics() {
         let of = job.metrics.iter().find(|of| of.metric.id == metric.id);
         values.extend(characteristics(of).map(double));
-        values.push(number(of.and_then(|of| of.last)));
+        values.extend(last_name(metric).map(|_| number(of.and_then(|of| of.last))));
         if metric.of == Of::Job {
             let shares = of.map(|of| of.shares).unwrap_or_default();
             values.extend([double(shares.below), double(shares.above)]);

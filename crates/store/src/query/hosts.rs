@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use digest::job::{OfMetric, sum};
+use digest::job::OfMetric;
 use digest::series::{At, Part, Span, Steady, Told, within};
 use digest::{Characteristic, Job, OnNode, Shares};
 use duckdb::types::Value as Sql;
@@ -142,7 +142,7 @@ pub(crate) fn of_hosts(job: &Job, nodes: &[OnNode], hosts: &Hosts) -> Vec<OfMetr
             .collect();
         let last = match metric.kind {
             Kind::Counter => Some(grown(metric, &spans)),
-            Kind::Gauge => sum(own.iter().map(|host| last(&host.values[at]))),
+            Kind::Gauge => None,
         };
         let characteristic = Some(Characteristic::of(&spans)?);
         Some(OfMetric { metric, characteristic, shares: Shares::default(), last, spans })
@@ -154,8 +154,4 @@ pub(crate) fn of_hosts(job: &Job, nodes: &[OnNode], hosts: &Hosts) -> Vec<OfMetr
 fn grown(metric: &Metric, spans: &[Vec<Span>]) -> i64 {
     let scale = if metric.unit == Unit::Nanoseconds { 1.0 } else { 1e9 };
     spans.iter().flatten().map(|span| span.value * span.length as f64 / scale).sum::<f64>().round() as i64
-}
-
-fn last(values: &[Option<i64>]) -> Option<i64> {
-    values.iter().rev().find_map(|value| *value)
 }

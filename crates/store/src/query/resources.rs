@@ -177,8 +177,7 @@ fn put_metric(metrics: &mut Value, metric: &Metric, row: &Map<String, Value>, si
     let of = |name: &str| known(row, &format!("{}_{name}", metric.name)).cloned();
     let whole = |value: Value| value.as_f64().map(|number| json!(number as i64));
     let numbers = CHARACTERISTICS.into_iter().map(|name| (name, of(name)));
-    let last = last_name(metric.kind);
-    let numbers = numbers.chain([(last, of(last).and_then(whole))]);
+    let numbers = numbers.chain(last_name(metric).map(|last| (last, of(last).and_then(whole))));
     let shares = jobs::shares(metric).iter().map(|name| (*name, of(name)));
     for (name, number) in numbers.chain(shares).filter_map(|(name, number)| Some((name, number?))) {
         let value = &mut metrics[metric.name];
@@ -214,7 +213,9 @@ fn metrics(job: &Job, site: &Site, with_profile: bool) -> Map<String, Value> {
     let known = job.metrics.iter().map(|of| {
         let mut value = of.characteristic.map_or_else(|| json!({}), |known| json!(known));
         mark(&mut value, of.metric, job.is_shared);
-        value[last_name(of.metric.kind)] = json!(of.last);
+        if let Some(last) = last_name(of.metric) {
+            value[last] = json!(of.last);
+        }
         for (name, share) in [("below", of.shares.below), ("above", of.shares.above)] {
             if let Some(share) = share {
                 value[name] = json!(share);
