@@ -127,6 +127,7 @@ install: $(bin) $(server) $(lib) ## install below PREFIX=/usr/local and SYSCONFD
 	$(fill) packaging/jobglass-server.service >$(units)/jobglass-server.service
 	$(fill) packaging/modulefiles/jobglass/lmod/$(version).lua >$(modules)/lmod/jobglass/$(version).lua
 	install -D -m755 packaging/slurmctld-prolog $(share)/jobglass/slurmctld-prolog
+	install -D -m644 crates/digest/site.toml $(share)/jobglass/site.toml
 	$(fill) packaging/modulefiles/jobglass/tcl/$(version) >$(modules)/tcl/jobglass/$(version)
 	@# What an administrator may have changed is left alone.
 	test -e $(sysctl) || install -D -m644 packaging/jobglass.sysctl.conf $(sysctl)

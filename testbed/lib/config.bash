@@ -1,6 +1,6 @@
 # The files the daemons read, written afresh for every start.
 #
-# Uses `dir`, `proctrack`, `here`, `say` and `die` of the caller.
+# Uses `dir`, `proctrack`, `prolog`, `here`, `say` and `die` of the caller.
 # shellcheck shell=bash disable=SC2154
 
 # Below the ephemeral ports and away from Slurm's own 6817 to 6819.
@@ -80,6 +80,7 @@ AccountingStoragePass=$dir/run/munge.socket
 AccountingStoreFlags=job_comment,job_env,job_script
 JobAcctGatherFrequency=task=2
 END
+    [[ -z $prolog ]] || echo "PrologSlurmctld=$(realpath -- "$prolog")"
 }
 
 plugins_text() {

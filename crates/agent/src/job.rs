@@ -137,7 +137,7 @@ pub fn place<T: AsRef<[u8]>>(
     let claimed = claimed.or_else(|| variables.text("LSB_JOBID"));
     let (job, step, from) = match trusted {
         Some(job) => (Some(job.id.clone()), job.step.clone(), Some(job.from)),
-        None if believe_claims && claimed.is_some() => {
+        None if believe_claims && claimed.is_some() && !is_daemons_script(&variables) => {
             (claimed.clone(), variables.text("SLURM_STEP_ID"), Some(JobFrom::Environment))
         }
         None => (None, None, None),
@@ -153,6 +153,13 @@ pub fn place<T: AsRef<[u8]>>(
         job_from: from,
         session: None,
     }
+}
+
+/// Whether a process belongs to a prolog or epilog that a daemon of Slurm runs: it has a job's variables and is none of the job's
+/// own, on the controller not even on the job's nodes. Those of tasks run inside of the job.
+fn is_daemons_script<T: AsRef<[u8]>>(variables: &Variables<T>) -> bool {
+    let context = variables.get("SLURM_SCRIPT_CONTEXT").unwrap_or_default();
+    context.ends_with(b"_slurmctld") || context.ends_with(b"_slurmd")
 }
 
 /// An MPI launcher's own number comes first: below `mpirun`, Slurm's is that of the launcher's daemon. A
@@ -274,6 +281,23 @@ mod tests {
         let doubted = place(None, Variables(&variables), Some("c"), false);
         assert_eq!((doubted.job, doubted.claimed_job.as_deref()), (None, Some("99")));
         assert_eq!(doubted.cluster.as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn a_daemons_script_is_none_of_the_job() {
+        for (context, expected) in [
+            ("prolog_slurmctld", None),
+            ("epilog_slurmctld", None),
+            ("prolog_slurmd", None),
+            ("epilog_slurmd", None),
+            ("prolog_task", Some("99")),
+            ("", Some("99")),
+        ] {
+            let variables = ["SLURM_JOB_ID=99".to_owned(), format!("SLURM_SCRIPT_CONTEXT={context}")];
+            let place = place(None, Variables(&variables), None, true);
+            assert_eq!(place.job.as_deref(), expected, "{context}");
+            assert_eq!(place.claimed_job.as_deref(), expected.is_none().then_some("99"), "{context}");
+        }
     }
 
     #[test]

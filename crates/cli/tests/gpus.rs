@@ -4,22 +4,21 @@ mod common;
 #[path = "common/server.rs"]
 #[allow(dead_code, reason = "only the server is used here")]
 mod server;
+#[path = "common/watched.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod watched;
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
 use common::*;
-use server::Server;
+use watched::Watched;
 
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
 /// A server, and an agent on a node whose GPUs are a play.
-struct Played {
-    server: Server,
-    node: Node,
-    dir: tempfile::TempDir,
-}
+struct Played(Watched);
 
 impl Played {
     fn start(scenario: &str) -> Played {
@@ -28,26 +27,17 @@ impl Played {
         let library = dir.path().join("libnvidia-ml.so.1");
         fs::copy(built, &library).unwrap();
         fs::write(dir.path().join("scenario"), scenario).unwrap();
-        let place = dir.path().join("server");
-        fs::create_dir(&place).unwrap();
-        let server = Server::start(place, None);
-        server.wait_ready();
-        let node = Node::configured(&format!(
-            "[server]\nurl = \"{}\"\ntoken_file = \"{}\"\n[sampling]\nevery_seconds = 1.0\nnvml = \"{}\"\n",
-            server.url(),
-            server.data.join("ingest.token").display(),
-            library.display()
-        ));
-        Played { server, node, dir }
+        Played(Watched::start_in(dir, &format!("every_seconds = 1.0\nnvml = \"{}\"\n", library.display())))
     }
 
     fn play(&self, scenario: &str) {
-        fs::write(self.dir.path().join("scenario"), scenario).unwrap();
+        fs::write(self.0.dir.path().join("scenario"), scenario).unwrap();
     }
 
     /// A program of a batch job that was given these cards.
     fn job(&self, id: &str, cards: &str) -> Child {
-        self.node
+        self.0
+            .node
             .command("/bin/sleep")
             .arg("600")
             .env("SLURM_JOB_ID", id)
@@ -58,17 +48,8 @@ impl Played {
             .unwrap()
     }
 
-    fn resources(&self, job: &str) -> Row {
-        let output = self.server.ask(&["job", job, "--resources", "--json"]).output().unwrap();
-        parse(&output).into_iter().next().unwrap_or(Row::Null)
-    }
-
-    fn ask(&self, arguments: &[&str]) -> Vec<Row> {
-        parse(&self.server.ask(arguments).output().unwrap())
-    }
-
     fn doctor(&self, library: &Path) -> Row {
-        let config = self.dir.path().join("doctor.toml");
+        let config = self.0.dir.path().join("doctor.toml");
         fs::write(&config, format!("[sampling]\nnvml = \"{}\"\n", library.display())).unwrap();
         let output = std::process::Command::new(jobglass())
             .args(["doctor", "--json", "--config"])
@@ -93,19 +74,21 @@ fn a_reserved_card_that_is_idle_is_seen_beside_one_that_works() {
     played.play(&format!("cards 3\nuser 0 {}\nidle 1\nidle 2\n", job.id()));
     let mut found = Row::Null;
     wait_until(30, "the job's GPUs", || {
-        found = played.resources("77");
+        found = played.0.resources("77");
         found["metrics"]["gpu"]["max"].as_f64() == Some(70.0)
     });
     let (gpu, memory) = (&found["metrics"]["gpu"], &found["metrics"]["gpu_memory"]);
     assert_eq!((number(&gpu["last"]), number(&memory["max"]) / GIB), (70.0, 5.0), "{found:#}");
     assert_eq!(number(&found["reserved"]["gpus"]), 2.0);
+    // 0.7 of 2 is neither little nor much; before the card worked, it was little.
+    assert_eq!((number(&gpu["above"]), number(&gpu["below"]) < 1.0), (0.0, true), "{found:#}");
     assert!(
         number(&found["metrics"]["gpu_power"]["max"]) > 0.0
             && number(&found["metrics"]["gpu_energy"]["total"]) >= 0.0
     );
 
     // Card by card: the one works, the other does not, and the third is not the job's.
-    let series = played.ask(&["series", "77", "card_utilisation", "--json"]);
+    let series = played.0.ask(&["series", "77", "card_utilisation", "--json"]);
     let most = |card: &str| {
         let own = series.iter().filter(|row| row["card"].as_str().is_some_and(|name| name.starts_with(card)));
         own.map(|row| number(&row["value"])).reduce(f64::max)
@@ -114,19 +97,19 @@ fn a_reserved_card_that_is_idle_is_seen_beside_one_that_works() {
         (most("GPU-00000000"), most("GPU-00000001"), most("GPU-00000002")),
         (Some(70.0), Some(0.0), None)
     );
-    let text =
-        String::from_utf8(played.server.ask(&["job", "77", "--resources"]).output().unwrap().stdout).unwrap();
+    let text = String::from_utf8(played.0.server.ask(&["job", "77", "--resources"]).output().unwrap().stdout)
+        .unwrap();
     assert!(text.lines().any(|line| line.starts_with("GPU") && line.contains("2 GPUs")), "{text}");
 
-    let nodes = played.ask(&["nodes", "--json"]);
+    let nodes = played.0.ask(&["nodes", "--json"]);
     let cards = nodes[0]["hardware"]["cards"].as_str().unwrap();
     assert_eq!(cards.matches("H100").count(), 3, "{cards}");
 
     // The driver no longer answers: all else goes on.
     played.play(&format!("cards 3\nuser 0 {}\nhang 0 600000\n", job.id()));
     let readings = |found: &Row| number(&found["readings"]);
-    let before = readings(&played.resources("77"));
-    wait_until(20, "readings without the driver", || readings(&played.resources("77")) > before + 5.0);
+    let before = readings(&played.0.resources("77"));
+    wait_until(20, "readings without the driver", || readings(&played.0.resources("77")) > before + 5.0);
     job.kill().unwrap();
     job.wait().unwrap();
 }
@@ -134,7 +117,7 @@ fn a_reserved_card_that_is_idle_is_seen_beside_one_that_works() {
 #[test]
 fn the_doctor_says_what_gpus_there_are_and_what_is_wrong_with_them() {
     let played = Played::start("cards 2\n");
-    let library = played.dir.path().join("libnvidia-ml.so.1");
+    let library = played.0.dir.path().join("libnvidia-ml.so.1");
     let found = played.doctor(&library);
     assert!(found["finding"].as_str().unwrap().starts_with("2 GPUs: NVIDIA H100"), "{found:#}");
     played.play("cards 2\nbroken\n");

@@ -6,60 +6,28 @@ mod jobs;
 #[path = "common/server.rs"]
 #[allow(dead_code, reason = "only the server is used here")]
 mod server;
+#[path = "common/watched.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod watched;
 
 use std::time::Instant;
 
 use common::*;
 use jobs::Job;
 use server::Server;
+use watched::Watched;
 
 /// How often everything is read.
-const USUAL: f64 = 20.0;
-
-struct Watched {
-    server: Server,
-    node: Node,
-    _dir: tempfile::TempDir,
-}
+const USUAL: f64 = 10.0;
 
 fn watched() -> Watched {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(dir.path().to_owned(), None);
-    server.wait_ready();
-    let node = Node::configured(&format!(
-        "[server]\nurl = \"{}\"\ntoken_file = \"{}\"\n[sampling]\nevery_seconds = {USUAL:.1}\nfirst_seconds = 0.0\n",
-        server.url(),
-        server.data.join("ingest.token").display()
-    ));
-    Watched { server, node, _dir: dir }
+    Watched::start(&format!("every_seconds = {USUAL:.1}\nfirst_seconds = 0.0\n"))
 }
 
 impl Watched {
-    /// A command that must succeed, and its rows.
-    fn ask(&self, arguments: &[&str]) -> Vec<Row> {
-        let output = self.server.ask(arguments).output().unwrap();
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "{arguments:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        parse(&output)
-    }
-
     fn code(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.server.ask(arguments).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-
-    /// The ends and lengths of a metric's spans, in seconds, with the first one (from the beginning of the job) left out.
-    fn spans(&self, job: &str, metric: &str) -> Vec<(f64, f64)> {
-        let rows = parse(&self.server.ask(&["series", job, metric, "--json"]).output().unwrap());
-        let at = |row: &Row, name: &str| {
-            let time: jiff::Timestamp = row[name].as_str().unwrap().parse().unwrap();
-            time.as_nanosecond() as f64 / 1e9
-        };
-        rows.iter().skip(1).map(|row| (at(row, "to"), at(row, "to") - at(row, "from"))).collect()
     }
 
     /// How many seconds passed until the job was read every second.

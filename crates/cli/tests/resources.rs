@@ -7,45 +7,25 @@ mod common;
 #[path = "common/server.rs"]
 #[allow(dead_code, reason = "only the server is used here")]
 mod server;
+#[path = "common/watched.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod watched;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 use cluster::{Cluster, for_users};
 use common::*;
-use server::Server;
+use watched::Watched;
 
 const MB: f64 = 1024.0 * 1024.0;
 
-/// A server, and an agent that reads as often as it would in a job's first seconds.
-struct Watched {
-    server: Server,
-    node: Node,
-    _dir: tempfile::TempDir,
-}
-
-fn watched() -> Watched {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(dir.path().to_owned(), None);
-    server.wait_ready();
-    let token = server.data.join("ingest.token");
-    let node = Node::configured(&format!(
-        "[server]\nurl = \"{}\"\ntoken_file = \"{}\"\n[sampling]\nevery_seconds = 10.0\nfirst_every_seconds = 2.0\n",
-        server.url(),
-        token.display()
-    ));
-    Watched { server, node, _dir: dir }
-}
+/// Read as often as it would be in a job's first seconds.
+const OFTEN: &str = "every_seconds = 10.0\nfirst_every_seconds = 2.0\n";
 
 impl Watched {
-    /// What a job reserved and used; null if nothing was measured.
-    fn resources(&self, job: &str) -> Row {
-        let output = self.server.ask(&["job", job, "--resources", "--json"]).output().unwrap();
-        assert_ne!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
-        parse(&output).into_iter().next().unwrap_or(Row::Null)
-    }
-
-    /// The same when the job has ended on all its nodes; ten seconds are promised.
+    /// What a job reserved and used when it has ended on all its nodes; ten seconds are promised.
     fn ended(&self, cluster: &Cluster, job: &str, nodes: usize) -> Row {
         cluster.wait_for_end(job);
         let began = Instant::now();
@@ -84,15 +64,17 @@ fn what_real_jobs_used() {
     if !is_root("what_real_jobs_used") {
         return;
     }
-    let watched = watched();
-    let cluster = Cluster::start(&watched.node, "cgroup");
+    let watched = Watched::start(OFTEN);
+    let prolog = prolog(&watched);
+    let cluster = Cluster::start_with(&watched.node, &["--prolog", &prolog]);
     let consume = for_users(&watched.node, &program("consume", "cc", "consume.c", &["-pthread"]));
     let submit = |options: &[&str], script: &str| cluster.submit("jgalice", options, script);
     let home = cluster.dir.join("home/jgalice");
 
     let count =
         "cat /sys/fs/cgroup/cpuacct/slurm_*/uid_*/job_$SLURM_JOB_ID/cpuacct.usage > count.$SLURM_JOB_ID";
-    let one_core = submit(&["-N1", "-n1", "-c4"], &format!("{consume} cpu=32\n{count}"));
+    let one_core =
+        submit(&["-N1", "-n1", "-c4", "--comment=jobglass:rate=1s"], &format!("{consume} cpu=32\n{count}"));
     let big =
         submit(&["-N1", "-n1", "--mem=800"], &format!("{consume} memory=300 write=200 children=4 sleep=6"));
     let idle = submit(&["-N1", "-n1"], "sleep 8");
@@ -141,10 +123,29 @@ fn what_real_jobs_used() {
     let slurm = slurms_cpu(&cluster, &one_core);
     check("CPU by Slurm", total(&found, "cpu") / 1e9 / slurm, 0.97, 1.03);
     check("reserved cores", found["reserved"]["cpus"].as_f64().unwrap(), 4.0, 4.0);
+    // Its comment asks to be read every second; until the agent has heard of it, it is every two.
+    let fine = watched.spans(&one_core, "cpu").iter().filter(|(_, length)| *length < 1.5).count();
+    check("readings a second after another", fine as f64, 10.0, found["elapsed_s"].as_f64().unwrap() + 2.0);
     for metric in found["metrics"].as_object().unwrap().values() {
         let of = |name: &str| metric[name].as_f64().unwrap();
         assert!(of("min") <= of("median") && of("median") <= of("max"), "{metric:#}");
     }
+}
+
+/// The controller's prolog that is shipped, with the server of this test.
+fn prolog(watched: &Watched) -> String {
+    let file = watched.node.dir.path().join("prolog");
+    let (shipped, command) = (root().join("packaging/slurmctld-prolog"), jobglass());
+    let text = format!(
+        "#!/bin/sh\nexport JOBGLASS_SERVER={} JOBGLASS_TOKEN_FILE={} JOBGLASS_PATH={}:/usr/bin:/bin\nexec {}\n",
+        watched.server.url(),
+        watched.server.data.join("admin.token").display(),
+        command.parent().unwrap().display(),
+        shipped.display()
+    );
+    fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    file.display().to_string()
 }
 
 /// The total of a counter, of a job that may not be known yet.

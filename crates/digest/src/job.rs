@@ -123,7 +123,10 @@ fn metric(nodes: &[OnNode], at: usize, metric: &'static Metric, site: &Site) -> 
     let of = OfMetric {
         metric,
         characteristic: Characteristic::of(&spans).map(|known| extremes(known, stretches.iter().flatten())),
-        shares: site.threshold(metric).map(|threshold| threshold.shares(beside())).unwrap_or_default(),
+        shares: site
+            .threshold(metric)
+            .map(|threshold| threshold.shares(metric.unit, beside()))
+            .unwrap_or_default(),
         last: sum(nodes.iter().map(|on| on.last(at))),
         spans,
     };

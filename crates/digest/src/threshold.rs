@@ -1,5 +1,6 @@
 //! For which share of the time a metric was beyond a site's thresholds.
 
+use record::metric::Unit;
 use serde::{Deserialize, Serialize};
 
 use crate::series::Span;
@@ -44,12 +45,12 @@ pub struct Shares {
 }
 
 impl Threshold {
-    /// Of the spans of each node, and what was reserved there.
-    pub fn shares<'a>(&self, nodes: impl Iterator<Item = (&'a [Span], Reserved)>) -> Shares {
+    /// Of the spans of each node, and what was reserved there; a metric in this unit.
+    pub fn shares<'a>(&self, of: Unit, nodes: impl Iterator<Item = (&'a [Span], Reserved)>) -> Shares {
         let (mut total, mut below, mut above) = (0i128, 0i128, 0i128);
         for (spans, reserved) in nodes {
             // A node of which nobody knows what was reserved has no weight.
-            let Some(unit) = self.unit(reserved) else { continue };
+            let Some(unit) = self.unit(of, reserved) else { continue };
             let is_low = |value: f64| self.low.is_some_and(|low| value < low * unit);
             let is_high = |value: f64| self.high.is_some_and(|high| value > high * unit);
             for span in spans {
@@ -64,15 +65,17 @@ impl Threshold {
     }
 
     /// What a bound of one means on a node.
-    fn unit(&self, reserved: Reserved) -> Option<f64> {
+    fn unit(&self, of: Unit, reserved: Reserved) -> Option<f64> {
         let amount = match self.of {
             None => return Some(1.0),
             Some(Of::ReservedCpus) => reserved.cpus,
             Some(Of::ReservedMemory) => reserved.memory,
             Some(Of::ReservedGpus) => reserved.gpus,
         };
+        // Of one GPU there are a hundred hundredths.
+        let whole = if of == Unit::Hundredths { 100.0 } else { 1.0 };
         // Nothing is no share of nothing.
-        amount.filter(|amount| *amount > 0).map(|amount| amount as f64)
+        amount.filter(|amount| *amount > 0).map(|amount| amount as f64 * whole)
     }
 }
 
@@ -92,8 +95,12 @@ mod tests {
     fn shares_of_the_known_time() {
         let of_cores = Threshold { of: Some(Of::ReservedCpus), low: Some(0.1), high: Some(0.9) };
         let high_only = Threshold { high: Some(3.0), ..Threshold::default() };
+        let of_gpus = Threshold { of: Some(Of::ReservedGpus), ..of_cores };
+        let gpus = Reserved { gpus: Some(2), ..Reserved::default() };
         let (idle, busy) = (spans(&[(30, 0.1), (10, 4.0)]), spans(&[(40, 4.0)]));
+        let gpu = spans(&[(10, 19.0), (20, 21.0), (10, 181.0)]);
         for (threshold, nodes, below, above) in [
+            (of_gpus, vec![(&gpu, gpus)], Some(0.25), Some(0.25)),
             (of_cores, vec![(&idle, cpus(4)), (&busy, cpus(4))], Some(0.375), Some(0.625)),
             // On the boundary it is neither.
             (of_cores, vec![(&idle, cpus(1))], Some(0.0), Some(0.25)),
@@ -104,8 +111,11 @@ mod tests {
             (high_only, vec![(&idle, Reserved::default())], None, Some(0.25)),
             (Threshold::default(), vec![(&idle, cpus(1))], None, None),
         ] {
-            let found = threshold.shares(nodes.iter().map(|(spans, reserved)| (spans.as_slice(), *reserved)));
-            assert_eq!(found, Shares { below, above }, "{threshold:?} of {nodes:?}");
+            let unit =
+                if threshold.of == Some(Of::ReservedGpus) { Unit::Hundredths } else { Unit::Nanoseconds };
+            let nodes = || nodes.iter().map(|(spans, reserved)| (spans.as_slice(), *reserved));
+            let found = threshold.shares(unit, nodes());
+            assert_eq!(found, Shares { below, above }, "{threshold:?} of {:?}", nodes().collect::<Vec<_>>());
         }
     }
 
@@ -144,8 +154,8 @@ for line in sys.stdin:
                 })
                 .collect();
             let threshold = Threshold { of: Some(Of::ReservedCpus), low, high };
-            let Shares { below, above } =
-                threshold.shares(nodes.iter().map(|(spans, reserved)| (spans.as_slice(), *reserved)));
+            let beside = nodes.iter().map(|(spans, reserved)| (spans.as_slice(), *reserved));
+            let Shares { below, above } = threshold.shares(Unit::Nanoseconds, beside);
             for (ours, theirs) in [below, above].into_iter().zip(expected.as_array().unwrap()) {
                 let is_same = match (ours, theirs.as_f64()) {
                     (Some(ours), Some(theirs)) => (ours - theirs).abs() < 1e-12,

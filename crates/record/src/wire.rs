@@ -83,6 +83,7 @@ identifying! {
     b"SLURM_CLUSTER_NAME",
     b"SLURM_ARRAY_JOB_ID",
     b"SLURM_ARRAY_TASK_ID",
+    b"SLURM_SCRIPT_CONTEXT",
     b"SLURMD_NODENAME",
     b"PBS_JOBID",
     b"LSB_JOBID",

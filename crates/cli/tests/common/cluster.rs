@@ -14,9 +14,14 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start(node: &Node, proctrack: &str) -> Cluster {
+        Cluster::start_with(node, &["--proctrack", proctrack])
+    }
+
+    /// With these options of `testbed/cluster start`.
+    pub fn start_with(node: &Node, options: &[&str]) -> Cluster {
         must(Command::new(root().join("testbed/cluster")).arg("install"));
         let cluster = Cluster { dir: node.dir.path().join("cluster") };
-        must(cluster.command("start").args(["--proctrack", proctrack]).stderr(Stdio::inherit()));
+        must(cluster.command("start").args(options).stderr(Stdio::inherit()));
         cluster
     }
 
