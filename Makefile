@@ -17,11 +17,13 @@ version := 0.1.0
 bin := target/release/jobglass
 server := target/release/jobglass-server
 lib := target/release/libjobglass.so
+# Built by those only who measure.
+load := cargo run --release --locked --quiet --package jobglass-load --
 guest := --manifest-path crates/preload/Cargo.toml --target-dir target/guest
 # Tests and benchmarks run what is shipped, not what a debug build would be.
 shipped := JOBGLASS_BIN=$(CURDIR)/$(bin) JOBGLASS_LIB=$(CURDIR)/$(lib)
 
-.PHONY: help build demo test lint lint-rust lint-shell lint-licences bench load answers series testbed fuzz install uninstall clean
+.PHONY: help build demo test lint lint-rust lint-shell lint-licences bench load answers series running testbed fuzz install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,13 +79,16 @@ bench: build ## measure what the guest and the agent cost
 	bench/sample
 
 load: build ## measure what the server bears: 3,000 agents, beside DuckDB's appender
-	target/release/jobglass-load ingest
+	$(load) ingest
 
 answers: build ## measure how fast the server answers: 50 million records, beside bare DuckDB
-	target/release/jobglass-load answers
+	$(load) answers
 
 series: build ## measure what a reading takes on disk: as it came, put into order, coarse, beside Parquet
-	target/release/jobglass-load series
+	$(load) series
+
+running: build ## measure what the rows of 3,000 jobs that run cost, beside their readings
+	$(load) running
 
 testbed: ## start a Slurm cluster of four nodes on this machine
 	testbed/cluster install

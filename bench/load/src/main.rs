@@ -7,6 +7,7 @@ mod generate;
 mod ingest;
 mod play;
 mod readings;
+mod running;
 mod series;
 mod server;
 
@@ -21,6 +22,8 @@ enum Command {
     Answers(answers::Arguments),
     /// Stores readings: bytes per value as they came, put into order and coarse, beside Parquet
     Series(series::Arguments),
+    /// Makes the rows of jobs that run: how long the writer is held, beside their readings
+    Running(running::Arguments),
 }
 
 fn main() -> Result<()> {
@@ -28,5 +31,6 @@ fn main() -> Result<()> {
         Command::Ingest(arguments) => ingest::measure(&arguments),
         Command::Answers(arguments) => answers::measure(&arguments),
         Command::Series(arguments) => series::measure(&arguments),
+        Command::Running(arguments) => running::measure(&arguments),
     }
 }

@@ -86,7 +86,7 @@ fn a_thousand_short_jobs_are_one_line() {
         (&0.0.into(), &0.0.into())
     );
     let shown = text(&ask(&["job", "1000", "--resources"]));
-    assert!(shown.contains("provisional") && shown.contains("TIME BELOW"), "{shown}");
+    assert!(shown.contains("provisional") && shown.contains("ever beyond the site's thresholds"), "{shown}");
     let ended = parse(&ask(&["job", "999", "--resources", "--json"])).remove(0);
     assert_eq!(
         (&ended["provisional"], &ended["metrics"]["memory_peak"]["last"]),

@@ -7,7 +7,7 @@ use common::{SECOND, stream};
 use record::batch::Batch;
 use record::entry::Entry;
 use record::metric::{self, id};
-use record::reading::{CommandReading, JobReading, Reading, Values};
+use record::reading::{CardReading, CommandReading, JobReading, Reading, Values};
 use serde_json::{Value, json};
 use store::{Coarsen, Filter, Forget, Limits, Reader, Step, Store, Writer, prepare};
 
@@ -30,6 +30,8 @@ fn reading(job: &str, host: &str, user: &str, at: At, end: Option<u64>) -> Entry
     values.put(id::MEMORY, Some(at.memory));
     let mut own = Values::default();
     own.put(id::MEMORY, Some(at.memory));
+    let mut of_card = Values::default();
+    of_card.put(id::CARD_UTILISATION, Some(70));
     let of_job = JobReading {
         cluster: Some("tiny".into()),
         job: Some(job.into()),
@@ -40,6 +42,7 @@ fn reading(job: &str, host: &str, user: &str, at: At, end: Option<u64>) -> Entry
         every: 60 * SECOND,
         values,
         commands: vec![CommandReading { command: b"solver".as_slice().into(), values: own }],
+        cards: vec![CardReading { card: format!("GPU-{job}"), values: of_card, ..CardReading::default() }],
         ..JobReading::default()
     };
     let mut of_node = Values::default();
@@ -310,6 +313,17 @@ fn who_is_forgotten_is_gone_from_coarse_readings_too() {
     writer.forget(&Forget::User("alice".into())).unwrap();
     assert_eq!(reader.resources(&of("17"), 0).unwrap(), Value::Null);
     assert_eq!(reader.resources(&of("18"), 0).unwrap()["readings"], json!(30));
+    drop((reader, writer, _store));
+    // Of the commands nothing is left; a card goes on, without her job.
+    let rows = |table: &str, condition: &str| -> u64 {
+        let connection = duckdb::Connection::open(dir.path().join(store::FILE)).unwrap();
+        let sql = format!("SELECT count(*) FROM {table} WHERE {condition}");
+        connection.query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((rows("command_coarse", "job = '17'"), rows("card_coarse", "job = '17'")), (0, 0));
+    assert!(rows("command_coarse", "job = '18'") > 0 && rows("card_coarse", "job = '18'") > 0);
+    assert!(rows("card_coarse", "card = 'GPU-17' AND job IS NULL") > 0);
+    let Opened { reader, mut writer, _store } = open(&dir);
     writer.forget(&Forget::Before((START + DAY) as i64)).unwrap();
     assert!(reader.series(&of("18"), metric::by_name("cpu").unwrap(), 0).unwrap().is_empty());
 }

@@ -37,10 +37,7 @@ fn printed(table: &Table) -> String {
 
 fn cpu(resources: &Value) -> Vec<String> {
     let cpu = &resources["metrics"]["cpu"];
-    // Of an old job the nodes themselves may be forgotten, but not how many they were.
-    let nodes =
-        resources["node_count"].as_f64().or(resources["nodes"].as_array().map(|list| list.len() as f64));
-    let (avg, max) = (nodes.and_then(|nodes| total_average(cpu, nodes)), cpu["max"].as_f64());
+    let (avg, max) = (total_average(resources, "cpu"), cpu["max"].as_f64());
     let used = avg.map_or_else(show::unknown, |avg| format!("{avg:.2} cores"));
     let most = max.map_or(String::new(), |max| format!("at most {max:.2} on a node"));
     let reserved = resources["reserved"]["cpus"].as_f64();
@@ -49,8 +46,11 @@ fn cpu(resources: &Value) -> Vec<String> {
 }
 
 /// The characteristic is of one node; the job has several.
-fn total_average(metric: &Value, nodes: f64) -> Option<f64> {
-    Some(metric["avg"].as_f64()? * nodes)
+fn total_average(resources: &Value, metric: &str) -> Option<f64> {
+    // Of an old job the nodes themselves may be forgotten, but not how many they were.
+    let nodes = resources["node_count"].as_f64();
+    let nodes = nodes.or_else(|| resources["nodes"].as_array().map(|list| list.len() as f64))?;
+    Some(resources["metrics"][metric]["avg"].as_f64()? * nodes)
 }
 
 fn memory(resources: &Value) -> Vec<String> {
@@ -72,9 +72,8 @@ fn gpu(resources: &Value) -> Option<Vec<String>> {
     if gpu.is_null() && reserved.is_none() {
         return None;
     }
-    let nodes = resources["nodes"].as_array().map_or(1, Vec::len) as f64;
     // Utilisation is in hundredths of a card.
-    let avg = total_average(gpu, nodes).map(|avg| avg / 100.0);
+    let avg = total_average(resources, "gpu").map(|avg| avg / 100.0);
     let used = avg.map_or_else(show::unknown, |avg| format!("{avg:.2} GPUs"));
     let most = memory["max"].as_f64().map(|max| format!("at most {} on a node", human_bytes(max as u64)));
     let share = avg.zip(reserved).map(|(avg, reserved)| avg / reserved.max(1.0));
@@ -156,14 +155,16 @@ fn nodes(resources: &Value) -> String {
     format!("\n{}", printed(&table))
 }
 
-/// For which share of the time metrics were beyond the site's thresholds.
+/// For which share of the time metrics were beyond the site's thresholds; only those that ever were.
 fn thresholds(resources: &Value) -> String {
     let none = serde_json::Map::new();
     let mut table = Table::new(&["METRIC", ">TIME BELOW", "", ">TIME ABOVE", "", "OF"]);
-    let mut is_empty = true;
+    let (mut is_known, mut is_empty) = (false, true);
     for (name, metric) in resources["metrics"].as_object().unwrap_or(&none) {
         let threshold = &metric["threshold"];
-        if threshold.is_null() {
+        let shares = || ["below", "above"].into_iter().filter_map(|name| metric[name].as_f64());
+        is_known |= shares().next().is_some();
+        if threshold.is_null() || shares().all(|share| share <= 0.0) {
             continue;
         }
         is_empty = false;
@@ -173,7 +174,11 @@ fn thresholds(resources: &Value) -> String {
             threshold["of"].as_str().map_or_else(|| show::text(&metric["unit"]), |of| of.replace('_', " "));
         table.add(vec![name.clone(), share("below"), bound("low"), share("above"), bound("high"), of]);
     }
-    if is_empty { String::new() } else { format!("\n{}", printed(&table)) }
+    match (is_known, is_empty) {
+        (_, false) => format!("\n{}", printed(&table)),
+        (true, true) => "\nNo metric was ever beyond the site's thresholds.\n".to_owned(),
+        (false, true) => String::new(),
+    }
 }
 
 fn foot(resources: &Value) -> String {
@@ -260,7 +265,8 @@ mod tests {
     fn thresholds_are_shown_where_they_are_known() {
         let metrics = json!({
             "cpu": {"below": 0.25, "above": 0.5, "threshold": {"of": "reserved_cpus", "low": 0.1, "high": 0.9}},
-            "memory_swap": {"above": 0.0, "unit": "bytes", "threshold": {"high": 0.0}},
+            "memory_swap": {"above": 0.1, "unit": "bytes", "threshold": {"high": 0.0}},
+            "job_load": {"above": 0.0, "unit": "threads", "threshold": {"high": 4.0}},
             "threads": {"avg": 1.0},
         });
         let text =
@@ -275,9 +281,11 @@ mod tests {
             lines[1..],
             [
                 vec!["cpu", "25", "%", "0.1", "50", "%", "0.9", "reserved", "cpus"],
-                vec!["memory_swap", "0", "%", "0", "bytes"]
+                vec!["memory_swap", "10", "%", "0", "bytes"]
             ]
         );
         assert!(text.contains("it may run or not"), "{text}");
+        let never = json!({"metrics": {"cpu": {"above": 0.0, "threshold": {"high": 1.0}}}});
+        assert!(section(&never).contains("No metric was ever beyond"), "{}", section(&never));
     }
 }
