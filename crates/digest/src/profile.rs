@@ -47,6 +47,6 @@ mod tests {
         let day = 1_763_251_200_000_000_001;
         let late =
             vec![Span { from: day, length: 1, value: 1.0 }, Span { from: day + 1, length: 2, value: 4.0 }];
-        assert_eq!(profile(&[late], day, day + 3, 1), [Some(3.0)]);
+        assert_eq!(profile(&[late], day, day + 3, 3), [Some(1.0), Some(4.0), Some(4.0)]);
     }
 }

@@ -365,7 +365,7 @@ fn a_job_that_runs_has_a_row_that_is_not_the_last_word() {
         (150, Some(heard(150, None)), false, 0, Some(("running", true, 2.0))),
         (190, None, false, 1, Some(("running", true, 3.0))),
         // Nothing is heard of it any more. It may run or not.
-        (700, None, false, 0, Some(("running", true, 3.0))),
+        (700, None, true, 0, Some(("running", true, 3.0))),
         (800, None, false, 1, Some(("unheard", true, 3.0))),
         (9000, None, false, 0, Some(("unheard", true, 3.0))),
         // The node had been cut off.

@@ -143,7 +143,7 @@ fn coarse_series_keep_sums_averages_and_peaks() {
     let Opened { reader, mut writer, _store } = open(&dir);
     put(&mut writer, 1, 1, &course("17", "n1", "alice"));
     let before = reader.resources(&of("17"), 0).unwrap();
-    assert_eq!((coarsen(&mut writer), coarsen(&mut writer)), (90, 0));
+    assert_eq!((coarsen(&mut writer), coarsen(&mut writer)), (120, 0));
     writer.forget_jobs(i64::MAX).unwrap();
     let after = reader.resources(&of("17"), 0).unwrap();
     for path in [
@@ -282,7 +282,7 @@ fn readings_wait_for_a_row_that_is_being_made() {
     assert_eq!(writer.coarsen(ALL, 0).unwrap(), Step { rows: 0, is_last: false });
     let rows = reader.summarise(&due, 0).unwrap();
     writer.keep_rows(due, &rows, 0).unwrap();
-    assert_eq!((coarsen(&mut writer), row(&reader)), (90, (30.0, 1.0, 3.0, 1920.0)));
+    assert_eq!((coarsen(&mut writer), row(&reader)), (120, (30.0, 1.0, 3.0, 1920.0)));
 }
 
 /// Deleting by the administrator or by `--keep-days` takes readings, too.
