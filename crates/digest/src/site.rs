@@ -133,10 +133,10 @@ mod tests {
         let of = |site: &Site, name: &str| site.threshold(by_name(name).unwrap()).copied();
         let cpu = Threshold { of: Some(Of::ReservedCpus), low: Some(0.1), high: Some(0.9) };
         assert_eq!(of(&shipped, "cpu"), Some(cpu));
-        assert_eq!((shipped.short_job_ns, shipped.renew_ns), (60_000_000_000, 60_000_000_000));
+        assert_eq!((shipped.short_job_ns, shipped.renew_ns), (60_000_000_000, 300_000_000_000));
         let own = "short_job_seconds = 0.5\n[threshold.cpu]\nlow = 2\n[threshold.memory]\n";
         let site = Site::parse(own).unwrap();
-        assert_eq!((site.short_job_ns, site.renew_ns), (500_000_000, 60_000_000_000));
+        assert_eq!((site.short_job_ns, site.renew_ns), (500_000_000, 300_000_000_000));
         assert_eq!(of(&site, "cpu"), Some(Threshold { low: Some(2.0), ..Threshold::default() }));
         assert_eq!((of(&site, "memory"), of(&site, "threads")), (None, None));
         assert_eq!(of(&site, "job_load"), of(&shipped, "job_load"));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use digest::job::OfMetric;
 use digest::{Job, OnNode, State};
 use duckdb::types::Value as Sql;
-use duckdb::{ToSql, Transaction, params_from_iter};
+use duckdb::{Connection, ToSql, Transaction, params_from_iter};
 use record::metric::{self, Kind, Metric, Of};
 
 use crate::better::{Old, Word, better, keep_extremes};
@@ -152,6 +152,17 @@ fn columns() -> Vec<String> {
         names.chain(shares(metric).iter().copied()).map(move |name| format!("{}_{name}", metric.name))
     };
     OWN.into_iter().map(str::to_owned).chain(metrics().flat_map(of_metric)).collect()
+}
+
+/// Where each column of the table is among [`columns`]: naming five hundred columns to DuckDB takes longer than writing them.
+pub(crate) fn order(connection: &Connection) -> Result<Vec<usize>, StoreError> {
+    let columns = columns();
+    let mut query = connection.prepare("SELECT name FROM pragma_table_info('job') ORDER BY cid")?;
+    let names = query.query_map([], |row| row.get::<_, String>(0))?;
+    let place = |name: String| columns.iter().position(|own| *own == name);
+    names
+        .map(|name| place(name?).ok_or(StoreError::Damaged("a job's row has a column that is not known")))
+        .collect()
 }
 
 /// The names of the columns of numbers.
@@ -308,11 +319,10 @@ impl Writer {
         made.stay.iter().filter(|row| row.is_news).try_for_each(|row| change_state(&transaction, row))?;
         delete(&transaction, "job", made)?;
         delete(&transaction, "session", made)?;
-        let columns = columns();
-        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-        let mut table = transaction.appender_with_columns("job", &columns)?;
+        let mut table = transaction.appender("job")?;
         for row in &made.rows {
-            let row: Vec<&dyn ToSql> = row.values.iter().map(|value| value as &dyn ToSql).collect();
+            let row: Vec<&dyn ToSql> =
+                self.job_order.iter().map(|at| &row.values[*at] as &dyn ToSql).collect();
             table.append_row(&row[..])?;
         }
         table.flush()?;
@@ -416,7 +426,7 @@ mod tests {
     /// A metric that is added to the catalogue needs a step of the schema, here as well as in the tables of readings.
     #[test]
     fn the_table_has_the_columns_of_the_catalogue() {
-        let connection = duckdb::Connection::open_in_memory().unwrap();
+        let connection = Connection::open_in_memory().unwrap();
         crate::schema::migrate(&connection).unwrap();
         let sql = "SELECT column_name FROM information_schema.columns WHERE table_name = 'job'";
         let mut query = connection.prepare(sql).unwrap();

@@ -13,6 +13,7 @@ use record::entry::{EndedBy, File, GapReason, JobFrom, WithoutGuest};
 
 use crate::StoreError;
 use crate::due::{self, Heard, Pending};
+use crate::jobs;
 use crate::received::Received;
 use crate::samples::Samples;
 
@@ -33,6 +34,8 @@ pub struct Writer {
     pub(crate) site: Arc<Site>,
     /// Jobs whose rows are still to be made.
     pub(crate) pending: Pending,
+    /// Where each column of a job's row is among [`jobs::columns`].
+    pub(crate) job_order: Vec<usize>,
 }
 
 /// A stream, and what has come of it.
@@ -62,7 +65,9 @@ impl Writer {
             catalogue: Arc::default(),
             site,
             pending: Pending::default(),
+            job_order: Vec::new(),
         };
+        writer.job_order = jobs::order(&writer.connection)?;
         writer.load_streams()?;
         writer.merge_received()?;
         writer.load_shared(0)?;
