@@ -94,7 +94,7 @@ fn summarise(writer: &mut Writer, reader: &Reader, second: u64) -> usize {
 }
 
 /// A site that differs from what is shipped.
-const SITE: &str = "
+const SITE: &str = "renew_seconds = 60\n
 [threshold.cpu]
 of = \"reserved_cpus\"
 low = 0.3
