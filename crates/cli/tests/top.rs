@@ -6,6 +6,7 @@ mod common;
 mod server;
 
 use std::fs;
+use std::ops::Range;
 use std::process::Command;
 
 use common::*;
@@ -17,16 +18,22 @@ use server::Server;
 
 const S: u64 = 1_000_000_000;
 
-/// A server that has just been told of forty jobs: job `1000 + n` uses `n` cores of 64.
+/// A server that has just been told of forty jobs.
 fn with_jobs(dir: &tempfile::TempDir) -> Server {
     let server = Server::start(dir.path().to_owned(), None);
     server.wait_ready();
+    tell(&server, "n1", 0..40);
+    server
+}
+
+/// Tells of jobs on a host: job `1000 + n` uses `n` cores of 64.
+fn tell(server: &Server, host: &str, numbers: Range<u64>) {
     let now = jiff::Timestamp::now().as_nanosecond() as u64;
     let start = now - 600 * S;
     let job = |n: u64, time: u64| {
         let mut values = Values::default();
         values.put(id::CPU, Some((time - start) * n));
-        values.put(id::MEMORY, Some((40 - n) << 30));
+        values.put(id::MEMORY, Some(40u64.saturating_sub(n) << 30));
         // Of the others it is not known.
         for id in [id::READ_BYTES, id::WRITE_BYTES] {
             values.put(id, Some((time - start) / S * n).filter(|_| n < 20));
@@ -44,22 +51,22 @@ fn with_jobs(dir: &tempfile::TempDir) -> Server {
         }
     };
     let reading = |time: u64| {
-        let jobs = (0..40).map(|n| job(n, time)).collect();
+        let jobs = numbers.clone().map(|n| job(n, time)).collect();
         minicbor::to_vec(Entry::Reading(Box::new(Reading {
             time,
-            host: "n1".into(),
+            host: host.into(),
             node: Values::default(),
             jobs,
             ..Reading::default()
         })))
     };
     let entries = [reading(now - 65 * S).unwrap(), reading(now - 5 * S).unwrap()];
-    let batch = Batch::new("n1", Stream([1; 16]), 1, entries.iter().map(Vec::as_slice).collect(), Vec::new());
+    let stream = Stream([host.as_bytes()[1]; 16]);
+    let batch = Batch::new(host, stream, 1, entries.iter().map(Vec::as_slice).collect(), Vec::new());
     let token = String::from_utf8(fs::read(server.data.join("ingest.token")).unwrap()).unwrap();
     let request = ureq::post(format!("{}/api/v1/ingest", server.url()));
     let request = request.header("authorization", format!("Bearer {}", token.trim()));
     request.header("content-type", MEDIA_TYPE).send(&batch.to_bytes()[..]).unwrap();
-    server
 }
 
 #[test]
@@ -219,10 +226,13 @@ fn live_in_a_terminal() {
     terminal.is_given_back();
     start();
     terminal.wait_for("jobs by CPU", starts_with(&["1039"]));
+    // Another job begins, and is seen without a key.
+    tell(&server, "n2", 40..41);
+    terminal.wait_for("a new job", starts_with(&["1040", "1039"]));
     // The server goes, and what was known last stays.
     drop(server);
     terminal.wait_for("a word about the server", |screen| screen.contains("cannot ask"));
-    assert!(jobs(&terminal.screen()).starts_with(&["1039"]));
+    assert!(jobs(&terminal.screen()).starts_with(&["1040"]));
     terminal.press(&["q"]);
     terminal.is_given_back();
 }
