@@ -303,3 +303,66 @@ impl Ship {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+
+    /// A server that answers one question with a rate, and gives back the request.
+    fn wishing(listener: TcpListener) -> Vec<String> {
+        let (mut stream, _) = listener.accept().unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
+        let request: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+        let wishes = r#"{"rates": [{"job": "17", "every_ms": 1000, "left_ms": 9000}]}"#;
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{wishes}",
+            wishes.len()
+        );
+        stream.write_all(answer.as_bytes()).unwrap();
+        request
+    }
+
+    #[test]
+    fn who_has_jobs_and_nothing_to_send_asks_what_is_wished() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let token_file = dir.path().join("token");
+        std::fs::write(&token_file, "secret").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let target = Target { url, token_file, ca_file: None };
+        let interval = Duration::from_secs(1);
+        let mut ship = Ship {
+            options: ShipOptions {
+                dir: dir.path().to_owned(),
+                host: "n1".into(),
+                target: target.clone(),
+                interval,
+            },
+            cursor: Cursor::open(dir.path()).unwrap(),
+            client: Client::new(target),
+            shared: Arc::default(),
+            counters: Arc::default(),
+            failures: 0,
+            said: None,
+            seen: None,
+            most: pack::ENTRIES,
+            ask_at: Instant::now(),
+        };
+        // Without a job nobody is asked: there is nobody yet who would answer.
+        ship.ask();
+        assert_eq!(ship.shared.take_rates(), None);
+        ship.shared.set_jobs(["17"]);
+        let server = thread::spawn(move || wishing(listener));
+        ship.ask();
+        let request = server.join().unwrap();
+        assert!(request[0].starts_with("GET /api/v1/wishes?host=n1 "), "{request:?}");
+        assert!(request.iter().any(|line| line.ends_with(" 17")), "it says which jobs: {request:?}");
+        let rates = ship.shared.take_rates().unwrap();
+        assert_eq!((rates.len(), rates[0].every_ms, rates[0].left_ms), (1, 1000, 9000));
+        // Not again at once.
+        ship.ask();
+        assert_eq!(ship.shared.take_rates(), None);
+    }
+}
