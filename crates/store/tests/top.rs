@@ -59,11 +59,14 @@ fn the_jobs_that_run() {
     let dir = tempfile::tempdir().unwrap();
     let (_store, mut writer, reader) = open(&dir);
     let cpu = |seconds: u64| (id::CPU, seconds * SECOND);
+    let unnamed = |name: &str| JobReading { cluster: None, ..job(name, "n1", &[cpu(1)]) };
     let over = |name: &str| JobReading { end: Some(START + 100 * SECOND), ..job(name, "n1", &[cpu(1)]) };
     let session = JobReading { job: None, session: Some("s1".into()), ..job("", "n1", &[cpu(1)]) };
     let entries = [
         reading(60, vec![job("1", "n1", &[cpu(60), (id::MEMORY, 100)]), job("2", "n1", &[cpu(6)])]),
         reading(61, vec![job("1", "n2", &[cpu(61), (id::MEMORY, 50)]), session]),
+        // Before the cluster is known; one of them is soon over.
+        reading(62, vec![unnamed("1"), unnamed("3")]),
         reading(120, vec![job("1", "n1", &[cpu(240), (id::MEMORY, 200), (id::READ_BYTES, 9)])]),
         reading(121, vec![job("1", "n2", &[cpu(61), (id::MEMORY, 60)]), over("3")]),
         // Some sensors at a finer rate: what was not read now is as it was.

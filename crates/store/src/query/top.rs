@@ -19,7 +19,7 @@ const SLACK_NS: i64 = 15_000_000_000;
 /// Counters of which the rate is shown.
 const RATES: [&str; 3] = ["cpu", "read_bytes", "write_bytes"];
 
-/// The last readings of each job on each node. Not every reading has every value, where somebody asked for some sensors more often
+/// The last readings of each job on each node. Those of before its cluster was known belong to the only one there is. Not every reading has every value, where somebody asked for some sensors more often
 /// than for the others: each value comes from the last reading that has it, each rate from the last two.
 fn sql() -> String {
     let rates: Vec<String> = RATES
@@ -36,14 +36,16 @@ fn sql() -> String {
         .map(|name| format!("{name}_values[1], {name}_values[2], {name}_times[1], {name}_times[2]"))
         .collect();
     format!(
-        "SELECT cluster, job, account, host, node, time_ns, every_ns, start_ns, cpus, reserved, gpus, memory, gpu, {} FROM (
-            SELECT cluster, job, host, node, max(time_ns) AS time_ns, arg_max(every_ns, time_ns) AS every_ns,
+        "WITH recent AS (SELECT * FROM job_sample WHERE time_ns >= ? AND job IS NOT NULL),
+        known AS (SELECT job, min(cluster) AS its_cluster FROM recent GROUP BY job HAVING min(cluster) = max(cluster))
+        SELECT name, job, account, host, node, time_ns, every_ns, start_ns, cpus, reserved, gpus, memory, gpu, {} FROM (
+            SELECT coalesce(cluster, its_cluster) AS name, job, host, node, max(time_ns) AS time_ns, arg_max(every_ns, time_ns) AS every_ns,
                 coalesce(any_value(\"user\"), CAST(any_value(uid) AS VARCHAR)) AS account, min(start_ns) AS start_ns,
                 arg_max(reserved_cpus, time_ns) AS cpus, arg_max(reserved_memory, time_ns) AS reserved,
                 arg_max(reserved_gpus, time_ns) AS gpus, arg_max(memory, time_ns) AS memory, arg_max(gpu, time_ns) AS gpu, {}
-            FROM job_sample WHERE time_ns >= ? AND job IS NOT NULL GROUP BY cluster, job, host, node
+            FROM recent LEFT JOIN known USING (job) GROUP BY name, job, host, node
             HAVING arg_max(end_ns IS NULL, time_ns))
-        ORDER BY cluster, job, host, node",
+        ORDER BY name, job, host, node",
         pairs.join(", "),
         rates.join(", ")
     )
