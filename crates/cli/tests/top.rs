@@ -144,6 +144,12 @@ impl Terminal {
         panic!("waited for {what}:\n{screen}");
     }
 
+    /// The process that runs in its shell.
+    fn program(&self) -> String {
+        let shell = self.tmux(&["display-message", "-p", "#{pane_pid}"]);
+        must(Command::new("ps").args(["-o", "pid=", "--ppid", shell.trim()])).trim().to_owned()
+    }
+
     /// That the shell has its terminal back as it was.
     #[track_caller]
     fn is_given_back(&self) {
@@ -220,9 +226,7 @@ fn live_in_a_terminal() {
     terminal.is_given_back();
     start();
     terminal.wait_for("jobs by CPU", starts_with(&["1039"]));
-    let shell = terminal.tmux(&["display-message", "-p", "#{pane_pid}"]);
-    let children = must(Command::new("ps").args(["-o", "pid=", "--ppid", shell.trim()]));
-    must(Command::new("kill").args(["-TERM", children.trim()]));
+    must(Command::new("kill").args(["-TERM", &terminal.program()]));
     terminal.is_given_back();
     start();
     terminal.wait_for("jobs by CPU", starts_with(&["1039"]));
@@ -233,6 +237,8 @@ fn live_in_a_terminal() {
     drop(server);
     terminal.wait_for("a word about the server", |screen| screen.contains("cannot ask"));
     assert!(jobs(&terminal.screen()).starts_with(&["1040"]));
-    terminal.press(&["q"]);
-    terminal.is_given_back();
+    // The terminal goes, as with a connection that breaks.
+    let top = format!("/proc/{}", terminal.program());
+    drop(terminal);
+    wait_until(20, "the end of the view", || !fs::exists(&top).unwrap());
 }

@@ -9,6 +9,8 @@ use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifier
 use crossterm::style::{Attribute, Print, SetAttribute};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::keys::Key;
@@ -22,7 +24,7 @@ const SLICE: Duration = Duration::from_millis(200);
 pub enum Input {
     Key(Key),
     Resized,
-    /// A signal wants the end.
+    /// A signal wants the end, or the terminal is gone.
     End,
     Nothing,
 }
@@ -71,11 +73,12 @@ impl Screen {
 
     /// Waits for a key, for a moment at most.
     pub fn wait(&mut self, longest: Duration) -> io::Result<Input> {
-        let has_event = event::poll(longest.min(SLICE))?;
-        if self.ended.load(Ordering::Relaxed) {
+        // Of a terminal that is gone crossterm reads nothing for ever, so it is asked only while there is one.
+        let is_gone = !wait_for_terminal(longest.min(SLICE))?;
+        if is_gone || self.ended.load(Ordering::Relaxed) {
             return Ok(Input::End);
         }
-        if !has_event {
+        if !event::poll(Duration::ZERO)? {
             return Ok(Input::Nothing);
         }
         Ok(match event::read()? {
@@ -88,6 +91,18 @@ impl Screen {
             }
             _ => Input::Nothing,
         })
+    }
+}
+
+/// Waits until there is something to read, or a signal; `false` if the terminal is gone.
+fn wait_for_terminal(longest: Duration) -> io::Result<bool> {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let longest = Timespec::try_from(longest).map_err(io::Error::other)?;
+    match poll(&mut fds, Some(&longest)) {
+        Ok(_) => Ok(!fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),
+        Err(Errno::INTR) => Ok(true),
+        Err(error) => Err(error.into()),
     }
 }
 
