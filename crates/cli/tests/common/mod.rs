@@ -45,8 +45,12 @@ pub fn sleep_ms(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
-/// Waits until `done`, for at most `seconds`.
+/// A machine that others keep busy gets so many times the time.
+const PATIENCE: u64 = 3;
+
+/// Waits until `done`, for about `seconds` at most.
 pub fn wait_until(seconds: u64, what: &str, mut done: impl FnMut() -> bool) {
+    let seconds = PATIENCE * seconds;
     let end = Instant::now() + Duration::from_secs(seconds);
     while !done() {
         assert!(Instant::now() < end, "waited {seconds} s for {what}");
