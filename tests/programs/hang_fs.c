@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,13 +97,16 @@ int main(int argc, char **argv)
 	puts("ready");
 	fflush(stdout);
 	for (;;) {
+		/* Whoever waits for a request that was read from the kernel cannot even be killed: none is read any more. */
+		struct pollfd requests = { .fd = fuse, .events = POLLIN };
+		poll(&requests, 1, -1);
+		while (!access(argv[3], F_OK))
+			pause();
 		ssize_t n = read(fuse, request, sizeof request);
 		if (n < 0 && errno == ENODEV)
 			return 0;
 		if (n < (ssize_t)sizeof(struct fuse_in_header))
 			continue;
-		while (!access(argv[3], F_OK))
-			pause();
 		serve((const void *)request, request + sizeof(struct fuse_in_header));
 	}
 }
