@@ -54,8 +54,9 @@ impl Summaries {
     }
 }
 
-/// Makes the rows that are due, a bounded number of them; says how many.
+/// Makes the rows that are due, a bounded number of them; says how many. Not on a disk that is nearly full: they can be made later.
 fn turn(reader: &Reader, committer: &Committer) -> Result<Result<usize, StoreError>, NotStored> {
+    committer.check_disk()?;
     let now = i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
     let due = committer.perform(move |writer| writer.due(now))?;
     if due.is_empty() {
@@ -67,6 +68,27 @@ fn turn(reader: &Reader, committer: &Committer) -> Result<Result<usize, StoreErr
         Err(error) => {
             committer.perform(move |writer| writer.give_back(due, again))?;
             Ok(Err(error))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{Limits, Store};
+
+    #[test]
+    fn on_a_full_disk_no_row_is_written() {
+        for (least_mb, is_full) in [(0, false), (u64::MAX, true)] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Store::open(dir.path(), &Limits::default()).unwrap();
+            let writer = store.writer().unwrap();
+            let (committer, committing) =
+                Committer::start(writer, dir.path(), least_mb, Arc::default()).unwrap();
+            let done = turn(&store.reader().unwrap(), &committer);
+            assert_eq!(matches!(done, Err(NotStored::DiskFull { .. })), is_full, "{done:?}");
+            drop(committer);
+            committing.stop();
         }
     }
 }

@@ -176,7 +176,7 @@ fn thresholds(resources: &Value) -> String {
     }
     match (is_known, is_empty) {
         (_, false) => format!("\n{}", printed(&table)),
-        (true, true) => "\nNo metric was ever beyond the site's thresholds.\n".to_owned(),
+        (true, true) => "\nAs far as is known, nothing was ever beyond the site's thresholds.\n".to_owned(),
         (false, true) => String::new(),
     }
 }
@@ -286,6 +286,6 @@ mod tests {
         );
         assert!(text.contains("it may run or not"), "{text}");
         let never = json!({"metrics": {"cpu": {"above": 0.0, "threshold": {"high": 1.0}}}});
-        assert!(section(&never).contains("No metric was ever beyond"), "{}", section(&never));
+        assert!(section(&never).contains("nothing was ever beyond"), "{}", section(&never));
     }
 }
