@@ -6,6 +6,7 @@
 //! * [`entry`]: what the agent spools.
 //! * [`metric`]: the catalogue of what is measured.
 //! * [`reading`]: what was measured, of a node and of its jobs.
+//! * [`accounting`]: a job as its batch system accounts for it.
 //! * [`rate`]: how often a job is to be read, where somebody asked for it.
 //! * [`batch`]: entries on their way to the server, and its answer.
 //!
@@ -15,6 +16,8 @@
 pub mod rules;
 pub mod wire;
 
+#[cfg(feature = "std")]
+pub mod accounting;
 #[cfg(feature = "std")]
 pub mod batch;
 #[cfg(feature = "std")]

@@ -1,0 +1,285 @@
+//! `sacct` as text: one line for each job, one for each of its steps behind it.
+//!
+//! Times are local to a zone that the file does not name. A line that does not have the form of its fields is rejected:
+//! it is more likely cut wrongly than that Slurm wrote it. A value that has its form but cannot be true is left out.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead};
+
+use jiff::tz::TimeZone;
+use record::accounting::Accounting;
+
+use super::cut::{Cuts, Layout, Understood};
+use super::draft::{Finished, into_step};
+use super::field::{Field, Slot, XDMOD};
+use crate::lines::{LINE_MAX, Line, Lines};
+use crate::sink::{At, Error, Outcome, Problem, Reason, Sink};
+use crate::time::Clock;
+
+/// How many lines the name of one job may have.
+const JOINED_MAX: usize = 16;
+
+/// What must be known about a file to read it.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Of the times.
+    pub zone: TimeZone,
+    pub delimiter: Vec<u8>,
+    /// Without them the first line has their names.
+    pub fields: Option<Vec<String>>,
+    /// For lines that name none.
+    pub cluster: Option<String>,
+}
+
+impl Options {
+    /// `sacct -P` or `-p`, with the names of the fields in the first line.
+    pub fn new(zone: TimeZone) -> Self {
+        Options { zone, delimiter: b"|".to_vec(), fields: None, cluster: None }
+    }
+
+    /// A log that XDMoD keeps.
+    pub fn xdmod(zone: TimeZone) -> Self {
+        Options { fields: Some(XDMOD.map(str::to_owned).to_vec()), ..Options::new(zone) }
+    }
+}
+
+/// Reads all jobs of a file.
+pub fn read(source: impl BufRead, file: &str, options: &Options, sink: &mut impl Sink) -> Result<(), Error> {
+    if options.delimiter.is_empty() || options.delimiter.contains(&b'\n') {
+        return Err(Error::Delimiter { file: file.to_owned() });
+    }
+    let mut lines = Lines::new(source);
+    let mut header = Vec::new();
+    let layout = match &options.fields {
+        Some(names) => Layout::new(fields(names.iter().map(String::as_str), file)?, &options.delimiter, None),
+        None => read_header(&mut lines, file, options, &mut header)?,
+    };
+    let reader = Reader {
+        file,
+        lines,
+        ahead: VecDeque::new(),
+        line: Vec::new(),
+        at: Line { number: 0, is_cut: false },
+        header,
+        layout,
+        cuts: Cuts::new(),
+        clock: Clock::new(options.zone.clone()),
+        cluster: options.cluster.as_deref(),
+        job: None,
+        last: None,
+        last_line: 0,
+        tail: 0,
+        sink,
+    };
+    reader.run().map_err(|error| Error::Io { file: file.to_owned(), error })
+}
+
+struct Reader<'a, R, S> {
+    file: &'a str,
+    lines: Lines<R>,
+    /// Lines that were looked at and not taken.
+    ahead: VecDeque<(Line, Vec<u8>)>,
+    line: Vec<u8>,
+    at: Line,
+    /// Files put together have it again.
+    header: Vec<u8>,
+    layout: Layout,
+    cuts: Cuts,
+    clock: Clock,
+    cluster: Option<&'a str>,
+    /// The job whose steps may follow.
+    job: Option<Accounting>,
+    /// The record of the last line, whose last field may go on in the next.
+    last: Option<Finished>,
+    last_line: u64,
+    /// How many lines of it did.
+    tail: usize,
+    sink: &'a mut S,
+}
+
+impl<R: BufRead, S: Sink> Reader<'_, R, S> {
+    fn run(mut self) -> io::Result<()> {
+        while self.next_line()? {
+            if self.line.is_empty() || self.line == self.header || self.is_names() {
+                continue;
+            }
+            if self.at.is_cut {
+                self.report(Outcome::Rejected, Reason::TooLong(LINE_MAX));
+                continue;
+            }
+            self.record()?;
+        }
+        self.put_away()?;
+        self.job.take().map_or(Ok(()), |job| self.sink.job(job))
+    }
+
+    fn next_line(&mut self) -> io::Result<bool> {
+        if let Some((at, line)) = self.ahead.pop_front() {
+            (self.at, self.line) = (at, line);
+            return Ok(true);
+        }
+        let at = self.lines.next(&mut self.line)?;
+        self.at = at.unwrap_or(self.at);
+        Ok(at.is_some())
+    }
+
+    /// Whether this is the line with the names, in a file of which they were told beforehand.
+    fn is_names(&mut self) -> bool {
+        if self.at.number > 1 {
+            return false;
+        }
+        self.layout.cut(&self.line, &mut self.cuts);
+        let names = self.layout.fields.iter().map(|field| field.name.as_bytes());
+        let is_name =
+            |(name, cut): (&[u8], &std::ops::Range<usize>)| self.line[cut.clone()].eq_ignore_ascii_case(name);
+        self.cuts.len() == self.layout.fields.len() && names.zip(&self.cuts).all(is_name)
+    }
+
+    fn record(&mut self) -> io::Result<()> {
+        let reason = if self.layout.cut(&self.line, &mut self.cuts) {
+            match self.layout.understand(&self.line, &self.cuts, &self.clock) {
+                Ok(understood) => return self.accept(understood, self.at.number),
+                Err(reason) => reason,
+            }
+        } else {
+            Reason::FieldCount { found: self.cuts.len(), expected: self.layout.fields.len() }
+        };
+        if self.goes_on()? || self.is_tail() {
+            return Ok(());
+        }
+        self.report(Outcome::Rejected, reason);
+        Ok(())
+    }
+
+    /// Takes the next lines too, if they make a record of this one.
+    fn goes_on(&mut self) -> io::Result<bool> {
+        if !self.layout.may_begin(&self.line, &self.cuts, &self.clock) {
+            return Ok(false);
+        }
+        let (at, first) = (self.at, std::mem::take(&mut self.line));
+        let mut joined = first.clone();
+        let mut taken = Vec::new();
+        while taken.len() < JOINED_MAX && joined.len() <= LINE_MAX && self.next_line()? {
+            taken.push((self.at, self.line.clone()));
+            let stands_alone = self.layout.cut(&self.line, &mut self.cuts)
+                && self.layout.understand(&self.line, &self.cuts, &self.clock).is_ok();
+            if self.at.is_cut || stands_alone {
+                break;
+            }
+            joined.push(b'\n');
+            joined.extend_from_slice(&self.line);
+            if !self.layout.cut(&joined, &mut self.cuts) {
+                continue;
+            }
+            if let Ok(understood) = self.layout.understand(&joined, &self.cuts, &self.clock) {
+                let last = self.at.number;
+                (self.at, self.line) = (at, joined);
+                return self.accept(understood, last).map(|()| true);
+            }
+        }
+        taken.into_iter().rev().for_each(|line| self.ahead.push_front(line));
+        (self.at, self.line) = (at, first);
+        self.layout.cut(&self.line, &mut self.cuts);
+        Ok(false)
+    }
+
+    /// Adds this line to the last field of the record before it, if that is one that users write.
+    fn is_tail(&mut self) -> bool {
+        let (Some(field), Some(last)) = (self.layout.fields.last(), &mut self.last) else { return false };
+        if !field.is_any() || self.at.number != self.last_line + 1 || self.tail == JOINED_MAX {
+            return false;
+        }
+        if let Slot::Any(of) = field.slot {
+            let text = &mut of(&mut last.job).get_or_insert_default().0;
+            text.push(b'\n');
+            text.extend_from_slice(&self.line);
+        }
+        self.last_line += 1;
+        self.tail += 1;
+        self.report(Outcome::Mended, Reason::Joined { field: field.name });
+        true
+    }
+
+    fn accept(&mut self, understood: Understood, last_line: u64) -> io::Result<()> {
+        let Understood { mut finished, mended } = understood;
+        self.put_away()?;
+        if finished.step.is_some() && !self.job.as_ref().is_some_and(|job| is_same(job, &finished.job)) {
+            self.report(Outcome::Rejected, Reason::Orphan);
+            return Ok(());
+        }
+        if let Some(field) = mended {
+            self.report(Outcome::Mended, Reason::Joined { field });
+        }
+        for doubt in finished.doubts.drain(..) {
+            self.report(Outcome::Doubted, doubt);
+        }
+        if finished.job.cluster.is_none() {
+            finished.job.cluster = self.cluster.map(str::to_owned);
+        }
+        self.last = Some(finished);
+        (self.last_line, self.tail) = (last_line, 0);
+        Ok(())
+    }
+
+    /// The last record has no more lines: it is the next job, or a step of this one.
+    fn put_away(&mut self) -> io::Result<()> {
+        let Some(last) = self.last.take() else { return Ok(()) };
+        match (last.step, &mut self.job) {
+            (Some(step), Some(job)) => job.steps.push(into_step(last.job, step)),
+            _ => {
+                if let Some(before) = self.job.replace(last.job) {
+                    self.sink.job(before)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, outcome: Outcome, reason: Reason) {
+        let at = At::Line(self.at.number);
+        self.sink.problem(Problem { file: self.file, at, text: &self.line, outcome, reason });
+    }
+}
+
+/// Whether two records name the same job.
+fn is_same(job: &Accounting, step: &Accounting) -> bool {
+    match (&job.job, &step.job) {
+        (Some(job), Some(step)) => job == step,
+        _ => job.shown == step.shown,
+    }
+}
+
+fn fields<'a>(names: impl Iterator<Item = &'a str>, file: &str) -> Result<Vec<&'static Field>, Error> {
+    let unknown = |name: &str| Error::UnknownField {
+        file: file.to_owned(),
+        name: name.to_owned(),
+        known: Field::names(),
+    };
+    let fields: Vec<_> =
+        names.map(|name| Field::named(name).ok_or_else(|| unknown(name))).collect::<Result<_, _>>()?;
+    if fields.iter().any(|field| field.is_id()) {
+        Ok(fields)
+    } else {
+        Err(Error::NoIdField { file: file.to_owned() })
+    }
+}
+
+fn read_header<R: BufRead>(
+    lines: &mut Lines<R>,
+    file: &str,
+    options: &Options,
+    header: &mut Vec<u8>,
+) -> Result<Layout, Error> {
+    while header.is_empty() {
+        let line = lines.next(header).map_err(|error| Error::Io { file: file.to_owned(), error })?;
+        line.ok_or_else(|| Error::NoHeader { file: file.to_owned() })?;
+    }
+    let text = String::from_utf8_lossy(header);
+    let delimiter = String::from_utf8_lossy(&options.delimiter);
+    let (names, is_closed) = match text.strip_suffix(&*delimiter) {
+        Some(names) => (names, true),
+        None => (&*text, false),
+    };
+    let fields = fields(names.trim_start_matches('\u{feff}').split(&*delimiter), file)?;
+    Ok(Layout::new(fields, &options.delimiter, Some(is_closed)))
+}

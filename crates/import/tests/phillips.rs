@@ -1,0 +1,98 @@
+//! A real log of 4285 jobs, against what XDMoD makes of it. The log is not part of the project.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufReader};
+use std::path::PathBuf;
+
+use import::slurm::text::{Options, read};
+use import::{Problem, Reason, Sink};
+use jiff::tz::TimeZone;
+use record::accounting::{Accounting, gpus};
+
+/// Where the log is: beside the workspace, or where `JOBGLASS_SHARED` says.
+fn data(test: &str) -> Option<PathBuf> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared");
+    let shared = std::env::var_os("JOBGLASS_SHARED").unwrap_or(beside.into());
+    let data = PathBuf::from(shared).join("data/slurm-xdmod");
+    if !data.join("phillips.log").exists() {
+        eprintln!("SKIPPED {test}: no log in {}", data.display());
+        return None;
+    }
+    Some(data)
+}
+
+/// Sums over jobs that had nodes, in nanoseconds.
+#[derive(Default)]
+struct Sums {
+    jobs: u128,
+    wall: u128,
+    cpu: u128,
+    gpu: u128,
+    node: u128,
+    wait: u128,
+    processors: u128,
+    fewest: Option<u64>,
+    most: Option<u64>,
+    without_nodes: u128,
+    doubts: u128,
+}
+
+impl Sink for Sums {
+    fn job(&mut self, job: Accounting) -> io::Result<()> {
+        if job.node_list.is_none() {
+            self.without_nodes += 1;
+            return Ok(());
+        }
+        let (start, end, submit) = (job.start.unwrap(), job.end.unwrap(), job.submit.unwrap());
+        assert_eq!(job.elapsed, Some(end - start));
+        let (wall, cpus) = (u128::from(end - start), job.cpus.unwrap());
+        self.jobs += 1;
+        self.wall += wall;
+        self.cpu += wall * u128::from(cpus);
+        self.gpu += wall * u128::from(gpus(&job.allocated).unwrap_or(0));
+        self.node += wall * u128::from(job.nodes.unwrap());
+        self.wait += u128::from(start - submit);
+        self.processors += u128::from(cpus);
+        self.fewest = Some(self.fewest.map_or(cpus, |fewest| fewest.min(cpus)));
+        self.most = self.most.max(Some(cpus));
+        let names = import::hostlist::expand(job.node_list.as_deref().unwrap()).unwrap();
+        assert_eq!(names.len() as u64, job.nodes.unwrap());
+        Ok(())
+    }
+
+    fn problem(&mut self, problem: Problem<'_>) {
+        assert!(matches!(problem.reason, Reason::ImpossibleMemory(_)), "{problem}");
+        self.doubts += 1;
+    }
+}
+
+#[test]
+fn jobs_add_up_to_what_xdmod_says() {
+    let Some(data) = data("jobs_add_up_to_what_xdmod_says") else { return };
+    let mut sums = Sums::default();
+    let log = std::fs::File::open(data.join("phillips.log")).unwrap();
+    read(BufReader::new(log), "phillips.log", &Options::xdmod(TimeZone::UTC), &mut sums).unwrap();
+    let hours = |sum: u128| sum as f64 / 3.6e12;
+    let mean = |sum: f64| sum / sums.jobs as f64;
+    let found: BTreeMap<&str, f64> = [
+        ("job_count", sums.jobs as f64),
+        ("total_wallduration_hours", hours(sums.wall)),
+        ("total_cpu_hours", hours(sums.cpu)),
+        ("total_gpu_hours", hours(sums.gpu)),
+        ("total_node_hours", hours(sums.node)),
+        ("avg_waitduration_hours", mean(hours(sums.wait))),
+        ("avg_wallduration_hours", mean(hours(sums.wall))),
+        ("avg_processors", mean(sums.processors as f64)),
+        ("min_processors", sums.fewest.unwrap() as f64),
+        ("max_processors", sums.most.unwrap() as f64),
+    ]
+    .into();
+    let table = String::from_utf8(std::fs::read(data.join("phillips-expected.csv")).unwrap()).unwrap();
+    let rows: Vec<_> = table.lines().skip(1).map(|row| row.split_once(',').unwrap()).collect();
+    assert_eq!(rows.len(), found.len());
+    for (name, expected) in rows {
+        let digits = expected.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        assert_eq!(format!("{:.digits$}", found[name]), expected, "{name}");
+    }
+    assert_eq!((sums.without_nodes, sums.doubts), (239, 4238));
+}

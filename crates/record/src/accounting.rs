@@ -1,0 +1,431 @@
+//! A job as its batch system accounts for it: what was asked for, what was given, and how it ended.
+//!
+//! Encoded like [`crate::entry`]: arrays by field number, absent means unknown or not yet. Times are since 1970,
+//! durations are nanoseconds as well, memory is in bytes.
+
+use minicbor::{Decode, Encode};
+use serde::Serialize;
+
+use crate::bytes::Bytes;
+use crate::entry::Nanos;
+
+/// One job, or one task of an array, or one component of a heterogeneous job.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Accounting {
+    #[n(0)]
+    pub cluster: Option<String>,
+    /// The batch system's own number, which control groups and `SLURM_JOB_ID` have. Absent where the source has only
+    /// the shown one and that does not tell it.
+    #[n(1)]
+    pub job: Option<String>,
+    /// As people are shown it: `123`, `123_4` in an array, `123+1` in a heterogeneous job.
+    #[n(2)]
+    pub shown: String,
+    /// The job that the array is called by.
+    #[n(3)]
+    pub array_job: Option<u64>,
+    #[n(4)]
+    pub array_task: Option<u64>,
+    /// The tasks that one record stands for because none of them has begun: `2-5%1`.
+    #[n(5)]
+    pub array_waiting: Option<String>,
+    /// The job that the heterogeneous job is called by.
+    #[n(6)]
+    pub het_job: Option<u64>,
+    #[n(7)]
+    pub het_offset: Option<u64>,
+    /// Under this name since Slurm 26.05 also the control group's.
+    #[n(8)]
+    pub sluid: Option<String>,
+    #[n(9)]
+    pub user: Option<String>,
+    #[n(10)]
+    pub uid: Option<u32>,
+    #[n(11)]
+    pub group: Option<String>,
+    #[n(12)]
+    pub gid: Option<u32>,
+    /// The project that pays.
+    #[n(13)]
+    pub account: Option<String>,
+    #[n(14)]
+    pub partition: Option<String>,
+    #[n(15)]
+    pub qos: Option<String>,
+    #[n(16)]
+    pub reservation: Option<String>,
+    #[n(17)]
+    pub wckey: Option<String>,
+    #[n(18)]
+    pub name: Option<Bytes>,
+    #[n(19)]
+    pub submit: Option<Nanos>,
+    #[n(20)]
+    pub eligible: Option<Nanos>,
+    #[n(21)]
+    pub start: Option<Nanos>,
+    #[n(22)]
+    pub end: Option<Nanos>,
+    /// Less than the time between start and end where the job was suspended.
+    #[n(23)]
+    pub elapsed: Option<Nanos>,
+    #[n(24)]
+    pub time_limit: Option<TimeLimit>,
+    #[n(25)]
+    pub state: Option<State>,
+    /// What else the batch system says of the state: a job may be running and completing.
+    #[n(26)]
+    #[cbor(default)]
+    pub also: Vec<State>,
+    #[n(27)]
+    pub cancelled_by: Option<Canceller>,
+    #[n(28)]
+    pub exit: Option<Exit>,
+    /// The highest of all steps.
+    #[n(29)]
+    pub derived_exit: Option<Exit>,
+    /// Why it waits, or waited last.
+    #[n(30)]
+    pub reason: Option<String>,
+    #[n(31)]
+    pub restarts: Option<u64>,
+    #[n(32)]
+    pub nodes: Option<u64>,
+    #[n(33)]
+    pub cpus: Option<u64>,
+    #[n(34)]
+    pub requested_cpus: Option<u64>,
+    #[n(35)]
+    pub tasks: Option<u64>,
+    #[n(36)]
+    pub requested_memory: Option<RequestedMemory>,
+    #[n(37)]
+    #[cbor(default)]
+    pub requested: Vec<Tres>,
+    #[n(38)]
+    #[cbor(default)]
+    pub allocated: Vec<Tres>,
+    /// Folded as the batch system writes it, `n[01-04]`: the names of a job on 3000 nodes would be 30 KB in each
+    /// record, and whoever needs them one by one can expand the text.
+    #[n(39)]
+    pub node_list: Option<String>,
+    #[n(40)]
+    pub comment: Option<Bytes>,
+    #[n(41)]
+    pub admin_comment: Option<Bytes>,
+    #[n(42)]
+    pub system_comment: Option<Bytes>,
+    #[n(43)]
+    pub extra: Option<Bytes>,
+    #[n(44)]
+    pub submit_line: Option<Bytes>,
+    #[n(45)]
+    pub work_dir: Option<Bytes>,
+    #[n(46)]
+    pub stdout: Option<Bytes>,
+    #[n(47)]
+    pub container: Option<Bytes>,
+    #[n(48)]
+    pub constraints: Option<String>,
+    #[n(49)]
+    pub licenses: Option<String>,
+    #[n(50)]
+    #[cbor(default)]
+    pub flags: Vec<String>,
+    #[n(51)]
+    pub priority: Option<u64>,
+    #[n(52)]
+    pub used: Usage,
+    #[n(53)]
+    #[cbor(default)]
+    pub steps: Vec<Step>,
+}
+
+/// A part of a job that was started on its own: the batch script, or one `srun`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Step {
+    /// `batch`, `extern`, `interactive`, or a number.
+    #[n(0)]
+    pub step: String,
+    #[n(1)]
+    pub name: Option<Bytes>,
+    #[n(2)]
+    pub start: Option<Nanos>,
+    #[n(3)]
+    pub end: Option<Nanos>,
+    #[n(4)]
+    pub elapsed: Option<Nanos>,
+    #[n(5)]
+    pub state: Option<State>,
+    #[n(6)]
+    pub cancelled_by: Option<Canceller>,
+    #[n(7)]
+    pub exit: Option<Exit>,
+    #[n(8)]
+    pub nodes: Option<u64>,
+    #[n(9)]
+    pub cpus: Option<u64>,
+    #[n(10)]
+    pub tasks: Option<u64>,
+    #[n(11)]
+    #[cbor(default)]
+    pub allocated: Vec<Tres>,
+    #[n(12)]
+    pub node_list: Option<String>,
+    #[n(13)]
+    pub submit_line: Option<Bytes>,
+    #[n(14)]
+    pub container: Option<Bytes>,
+    #[n(15)]
+    pub used: Usage,
+}
+
+/// What was used, as the batch system measured it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Usage {
+    #[n(0)]
+    pub total_cpu: Option<Nanos>,
+    #[n(1)]
+    pub user_cpu: Option<Nanos>,
+    #[n(2)]
+    pub system_cpu: Option<Nanos>,
+    /// Of the task that had most.
+    #[n(3)]
+    pub max_rss: Option<u64>,
+    #[n(4)]
+    pub max_rss_node: Option<String>,
+    #[n(5)]
+    pub max_rss_task: Option<u64>,
+    /// Over the tasks.
+    #[n(6)]
+    pub average_rss: Option<u64>,
+    /// In joules.
+    #[n(7)]
+    pub energy: Option<u64>,
+    #[n(8)]
+    #[cbor(default)]
+    pub in_total: Vec<Tres>,
+    #[n(9)]
+    #[cbor(default)]
+    pub in_max: Vec<Tres>,
+    #[n(10)]
+    #[cbor(default)]
+    pub in_average: Vec<Tres>,
+    #[n(11)]
+    #[cbor(default)]
+    pub out_total: Vec<Tres>,
+    #[n(12)]
+    #[cbor(default)]
+    pub out_max: Vec<Tres>,
+    #[n(13)]
+    #[cbor(default)]
+    pub out_average: Vec<Tres>,
+}
+
+/// A trackable resource and how much of it: `gres/gpu:a100=2` is kind `gres`, name `gpu:a100`, count 2.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Tres {
+    #[n(0)]
+    pub kind: String,
+    #[n(1)]
+    pub name: Option<String>,
+    /// Memory in bytes; of processors that were used, nanoseconds.
+    #[n(2)]
+    pub count: u64,
+}
+
+impl Tres {
+    /// The name of a generic resource.
+    fn gres(&self) -> Option<&str> {
+        self.name.as_deref().filter(|_| self.kind == "gres")
+    }
+}
+
+/// How many GPUs are in a list. Slurm names them all together, by type, or both.
+pub fn gpus(list: &[Tres]) -> Option<u64> {
+    if let Some(all) = list.iter().find(|tres| tres.gres() == Some("gpu")) {
+        return Some(all.count);
+    }
+    let typed = list.iter().filter(|tres| tres.gres().is_some_and(|name| name.starts_with("gpu:")));
+    typed.map(|tres| tres.count).reduce(u64::saturating_add)
+}
+
+/// How long a job may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub enum TimeLimit {
+    #[n(0)]
+    Unlimited,
+    /// As long as the partition lets it.
+    #[n(1)]
+    OfPartition,
+    #[n(2)]
+    Nanos(#[n(0)] Nanos),
+}
+
+/// Who cancelled a job; text has the number, JSON the name.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum Canceller {
+    #[n(0)]
+    Uid(#[n(0)] u32),
+    #[n(1)]
+    User(#[n(0)] String),
+}
+
+/// How a job ended: both are told, since a job that was killed may have code 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Exit {
+    #[n(0)]
+    pub code: Option<u32>,
+    /// 0 is none.
+    #[n(1)]
+    pub signal: Option<u32>,
+}
+
+/// How much memory was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct RequestedMemory {
+    #[n(0)]
+    pub bytes: u64,
+    #[n(1)]
+    pub per: MemoryPer,
+}
+
+/// What the memory that was asked for is counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Encode, Decode, Serialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "lowercase")]
+pub enum MemoryPer {
+    #[n(0)]
+    Node,
+    #[n(1)]
+    Cpu,
+    /// All of it; Slurm since 21.08.
+    #[n(2)]
+    Job,
+}
+
+macro_rules! states {
+    ($($number:literal $state:ident $name:literal,)*) => {
+        /// The state of a job, by Slurm's names. The first twelve are states, the others flags beside them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Encode, Decode, Serialize)]
+        #[cbor(index_only)]
+        pub enum State {
+            $(#[n($number)] #[serde(rename = $name)] $state,)*
+        }
+
+        impl State {
+            /// By its name.
+            pub fn named(name: &[u8]) -> Option<State> {
+                $(if name == $name.as_bytes() { return Some(State::$state); })*
+                None
+            }
+
+            /// Slurm's name.
+            pub fn name(self) -> &'static str {
+                match self { $(State::$state => $name,)* }
+            }
+        }
+
+        #[cfg(test)]
+        const STATES: &[State] = &[$(State::$state,)*];
+    };
+}
+
+states! {
+    0 Pending "PENDING",
+    1 Running "RUNNING",
+    2 Suspended "SUSPENDED",
+    3 Completed "COMPLETED",
+    4 Cancelled "CANCELLED",
+    5 Failed "FAILED",
+    6 Timeout "TIMEOUT",
+    7 NodeFail "NODE_FAIL",
+    8 Preempted "PREEMPTED",
+    9 BootFail "BOOT_FAIL",
+    10 Deadline "DEADLINE",
+    11 OutOfMemory "OUT_OF_MEMORY",
+    12 Completing "COMPLETING",
+    13 Configuring "CONFIGURING",
+    14 Resizing "RESIZING",
+    15 Requeued "REQUEUED",
+    16 RequeueHold "REQUEUE_HOLD",
+    17 RequeueFed "REQUEUE_FED",
+    18 Revoked "REVOKED",
+    19 SpecialExit "SPECIAL_EXIT",
+    20 StageOut "STAGE_OUT",
+    21 Stopped "STOPPED",
+    22 Signaling "SIGNALING",
+    23 LaunchFailed "LAUNCH_FAILED",
+    24 ReconfigFail "RECONFIG_FAIL",
+    25 PowerUpNode "POWER_UP_NODE",
+    26 ResvDelHold "RESV_DEL_HOLD",
+    27 UpdateDb "UPDATE_DB",
+    28 Expediting "EXPEDITING",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tres(kind: &str, name: Option<&str>, count: u64) -> Tres {
+        Tres { kind: kind.into(), name: name.map(Into::into), count }
+    }
+
+    #[test]
+    fn gpus_are_counted_once() {
+        let (all, a, b) =
+            (tres("gres", Some("gpu"), 3), tres("gres", Some("gpu:a"), 1), tres("gres", Some("gpu:b"), 2));
+        let other = [tres("cpu", None, 8), tres("gres", Some("gpumem"), 7), tres("license", Some("gpu"), 9)];
+        for (list, expected) in [
+            (vec![], None),
+            (other.to_vec(), None),
+            (vec![a.clone(), b.clone()], Some(3)),
+            (vec![a, b, all.clone()], Some(3)),
+            ([&other[..], &[all]].concat(), Some(3)),
+            (vec![tres("gres", Some("gpu"), 0)], Some(0)),
+        ] {
+            assert_eq!(gpus(&list), expected, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn states_have_their_names() {
+        for state in STATES {
+            assert_eq!(State::named(state.name().as_bytes()), Some(*state));
+            assert_eq!(serde_json::to_value(state).unwrap(), state.name());
+        }
+        assert_eq!(State::named(b"CANCELLED by 1"), None);
+        assert_eq!(State::named(b""), None);
+    }
+
+    #[test]
+    fn a_record_survives_the_way() {
+        let used =
+            Usage { total_cpu: Some(1_500_000), in_max: vec![tres("mem", None, 4)], ..Usage::default() };
+        let step = Step { step: "batch".into(), state: Some(State::OutOfMemory), ..Step::default() };
+        let job = Accounting {
+            shown: "12_3".into(),
+            array_job: Some(12),
+            array_task: Some(3),
+            name: Some(Bytes(b"\xff".to_vec())),
+            time_limit: Some(TimeLimit::Nanos(7)),
+            cancelled_by: Some(Canceller::Uid(5)),
+            also: vec![State::Completing],
+            requested_memory: Some(RequestedMemory { bytes: 1, per: MemoryPer::Cpu }),
+            exit: Some(Exit { code: Some(0), signal: Some(9) }),
+            used,
+            steps: vec![step],
+            ..Accounting::default()
+        };
+        let back: Accounting = minicbor::decode(&minicbor::to_vec(&job).unwrap()).unwrap();
+        assert_eq!(back, job);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = minicbor::decode::<Accounting>(&bytes);
+        }
+    }
+}
