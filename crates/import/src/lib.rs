@@ -14,5 +14,6 @@ mod number;
 pub mod sink;
 pub mod slurm;
 mod time;
+mod word;
 
 pub use sink::{At, Collected, Error, Outcome, Problem, Reason, Sink};

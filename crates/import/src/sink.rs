@@ -56,7 +56,7 @@ pub enum Reason {
     Ambiguous { found: usize, expected: usize, fields: String },
     #[error("{field} has a delimiter or a line break in it")]
     Joined { field: &'static str },
-    #[error("no job's number")]
+    #[error("a job or step without a number")]
     NoId,
     #[error("a step, and its job is not before it")]
     Orphan,

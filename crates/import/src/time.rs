@@ -30,6 +30,14 @@ pub struct Moment {
     pub second: Option<i64>,
 }
 
+impl Moment {
+    /// Seconds since 1970, if that can be meant.
+    pub fn possible(seconds: u64) -> Option<Moment> {
+        let moment = Moment { first: i64::try_from(seconds).ok()?, second: None };
+        (EARLIEST..=LATEST).contains(&moment.first).then_some(moment)
+    }
+}
+
 /// What a text says about a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {

@@ -105,7 +105,7 @@ impl Layout {
             }
             draft.put(field, text, clock)?;
         }
-        draft.finish()
+        Ok(draft.finish())
     }
 
     /// The field with a line break in it.

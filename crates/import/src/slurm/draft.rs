@@ -12,6 +12,7 @@ use super::tres::{self, Kind};
 use crate::number::{KIBI, KILO, scaled, told, whole};
 use crate::sink::{Reason, quoted};
 use crate::time::{Clock, Moment, SECOND, Told, duration, nanos, settle};
+use crate::word::word;
 
 /// More than any node has, and more than any processor's share of one.
 const MEMORY_OF_NODE_MAX: u64 = 1 << 50;
@@ -27,7 +28,6 @@ pub struct Draft {
     pub end: Option<Moment>,
     pub suspended: Option<Nanos>,
     step: Option<String>,
-    has_id: bool,
     /// What was left out, and why.
     pub doubts: Vec<Reason>,
 }
@@ -103,7 +103,6 @@ impl Draft {
     pub fn raw_id(&mut self, text: &[u8]) -> Parsed {
         let id =
             Id::parse(text).filter(|id| id.task.is_none() && id.waiting.is_none() && id.het.is_none())?;
-        self.has_id = true;
         self.job.job = Some(id.shown.to_owned());
         self.step = id.step.map(str::to_owned);
         Some(())
@@ -111,7 +110,6 @@ impl Draft {
 
     pub fn shown_id(&mut self, text: &[u8]) -> Parsed {
         let id = Id::parse(text)?;
-        self.has_id = true;
         self.job.shown = id.shown.to_owned();
         self.step = id.step.map(str::to_owned);
         if id.het.is_some() {
@@ -239,14 +237,11 @@ impl Draft {
     }
 
     /// Decides what can only be said when all fields are known.
-    pub fn finish(mut self) -> Result<Finished, Reason> {
-        if !self.has_id {
-            return Err(Reason::NoId);
-        }
+    pub fn finish(mut self) -> Finished {
         self.name();
         self.times();
         self.processors();
-        Ok(Finished { job: self.job, step: self.step, doubts: self.doubts })
+        Finished { job: self.job, step: self.step, doubts: self.doubts }
     }
 
     fn name(&mut self) {
@@ -315,14 +310,6 @@ pub fn into_step(job: Accounting, step: String) -> Step {
         container: job.container,
         used: job.used,
     }
-}
-
-/// Text that names something; what is no UTF-8 in it is written as `\xNN`, since two names must not become one.
-pub fn word(text: &[u8]) -> Option<String> {
-    if matches!(text, b"" | b"(null)") {
-        return None;
-    }
-    Some(std::str::from_utf8(text).map_or_else(|_| Bytes::from(text).to_string(), str::to_owned))
 }
 
 /// A duration; `INVALID` is what Slurm makes of a negative one.

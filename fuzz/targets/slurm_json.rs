@@ -1,0 +1,10 @@
+//! `sacct --json`, of a version that does not exist yet.
+#![no_main]
+
+use import::Collected;
+use import::slurm::json::read;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &[u8]| {
+    let _ = read(text, "fuzz", &mut Collected::default());
+});
