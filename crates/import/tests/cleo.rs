@@ -184,6 +184,20 @@ fn tasks_without_nodes_do_not_pile_up() {
     assert_eq!(ids, (0..3000).collect::<Vec<_>>());
 }
 
+/// The number of a task that ended without nodes was given to another, which runs on while many others end.
+#[test]
+fn a_number_given_again_is_not_given_out_early() {
+    let end = |id: u64| format!("q:END_TASK {id}; a; 0; 0; 60");
+    let others: Vec<String> = (2..1500).map(end).collect();
+    let (first, last) = (end(1), end(1));
+    let mut lines = vec![(0, first.as_str()), (1, "q:ADDED 1; ;0; bob; 1; y"), (2, "q:RUN 1; bob; 1; y")];
+    lines.extend(others.iter().map(|line| (3, line.as_str())));
+    lines.push((9, last.as_str()));
+    let found = read_log(&at_ten(&lines), &moscow());
+    let of_one: Vec<_> = found.jobs.iter().filter(|job| job.shown == "1").map(shown).collect();
+    assert_eq!(of_one, ["q:1 COMPLETED - -1 0 -", "q:1 COMPLETED 1 2 9 -"]);
+}
+
 fn read_rows(text: &[u8]) -> Collected {
     let mut found = Collected::default();
     rows::read(text, "rows", &moscow(), Some("lom"), &mut found).unwrap();

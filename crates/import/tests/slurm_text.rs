@@ -279,6 +279,8 @@ fn broken_lines_are_mended_where_that_is_certain() {
         ("JobID|JobName|\n1|a\nb|\n2|c|\n", "1/a\\nb; 2/c; 2 Mended"),
         ("JobID|JobName\n1|a\nb\nc\n2|d\n", "1/a\\nb\\nc; 2/d; 3 Mended; 4 Mended"),
         ("JobID|JobName\n1|a\n1.0|x\ny\n", "1/a .0/x\\ny; 4 Mended"),
+        // Not in a field that Slurm writes.
+        ("JobID|JobName|User|State\n1|a|an\nn|FAILED\n", "2 Rejected; 3 Rejected"),
         // A line that is cut short stays alone.
         ("JobID|JobName|State\n1|a\n2|c|FAILED\n", "2/c; 2 Rejected"),
         ("JobID|JobName|State\n1|a\n2|b\n3|c|FAILED\n", "3/c; 2 Rejected; 3 Rejected"),
@@ -319,6 +321,7 @@ fn files_of_every_kind() {
         (b"1|a\n2|b\n", &deep, "1/a; 2/b"),
         (b"1|a|\n2|b|\n", &deep, "1/a; 2/b"),
         (b"JobID|JobName\n1|a\n", &deep, "1/a"),
+        (b"JobID|JobName|\n1|a|\n", &deep, "1/a"),
         (b"1|\xff\n", &deep, "1/\\xff"),
         ("JobID☃JobName☃State\n1☃a|b☃FAILED\n".as_bytes(), &star, "1/a|b"),
         (b"JobID||JobName||State\n1||a|b||FAILED\n", &two, "1/a|b"),
@@ -326,6 +329,14 @@ fn files_of_every_kind() {
         (b"", &deep, ""),
     ] {
         assert_eq!(shown(&collect(text, options)), expected, "{}", String::from_utf8_lossy(text));
+    }
+    let three = listed("jobid,jobname,state");
+    for (text, expected) in [
+        ("1|a|b|FAILED|\n2|c|FAILED|\n", "1/a|b; 2/c; 1 Mended"),
+        ("1|a|b|FAILED\n2|c|FAILED\n", "1/a|b; 2/c; 1 Mended"),
+        ("1|a\nb|FAILED|\n2|c|FAILED|\n", "1/a\\nb; 2/c; 1 Mended"),
+    ] {
+        assert_eq!(shown(&collect(text.as_bytes(), &three)), expected, "{text}");
     }
     assert_eq!(collect(b"1|a\n", &deep).jobs[0].cluster.as_deref(), Some("deep"));
     assert_eq!(collect(b"1|\xfe\n", &listed("jobid,user")).jobs[0].user.as_deref(), Some("\\xfe"));
@@ -338,6 +349,7 @@ fn steps_without_their_job_are_rejected() {
         ("JobID|JobName\n1.batch|b\n2|d\n", "2/d; 2 Rejected"),
         ("JobID|JobName\n1|a\n2.0|b\n1.0|c\n", "1/a .0/c; 3 Rejected"),
         ("JobID|JobIDRaw|JobName\n7_1|8|a\n7_1.0|8.0|b\n7_2|7|c\n7_2.0|7.0|d\n", "7_1/a .0/b; 7_2/c .0/d"),
+        ("JobIDRaw|JobName\n1|a\n11.0|b\n", "1/a; 3 Rejected"),
         ("JobID|JobName\n7_1|a\n7_1.0|b\n7_2.0|c\n", "7_1/a .0/b; 4 Rejected"),
         ("JobID|JobName\n7+0|a\n7+0.0|b\n7+1|c\n7+1.0|d\n", "7+0/a .0/b; 7+1/c .0/d"),
     ] {

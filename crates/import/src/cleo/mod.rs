@@ -1,4 +1,4 @@
-//! Cleo, the batch system of Moscow State University's clusters until 2016.
+//! Cleo, a batch system of clusters at Moscow State University.
 //!
 //! * [`log`]: the short log, one line for each thing that happened to a task.
 //! * [`rows`]: one row for each task, as portals of its time were given them.

@@ -28,6 +28,8 @@ pub struct Layout {
 pub struct Understood {
     pub finished: Finished,
     pub mended: Option<&'static str>,
+    /// Whether it was taken to have a delimiter behind its last field.
+    is_closed: bool,
 }
 
 impl Layout {
@@ -36,33 +38,51 @@ impl Layout {
     }
 
     /// Cuts a line, and says whether it may be all of a record.
-    pub fn cut(&mut self, line: &[u8], cuts: &mut Cuts) -> bool {
+    pub fn cut(&self, line: &[u8], cuts: &mut Cuts) -> bool {
         pieces(line, &self.delimiter, cuts);
-        let has_end = cuts.len() > 1 && cuts.last().is_some_and(Range::is_empty);
-        let count = self.fields.len();
-        if self.is_closed.is_none() && cuts.len() >= count {
-            self.is_closed = Some(has_end && cuts.len() == count + 1);
-        }
+        let has_end = has_end(cuts);
         if self.is_closed == Some(true) && has_end {
             cuts.pop();
         }
-        cuts.len() >= count && (self.is_closed == Some(false) || has_end)
+        cuts.len() >= self.fields.len() && (self.is_closed != Some(true) || has_end)
     }
 
     /// Makes a record of a line's pieces.
-    pub fn understand(&self, line: &[u8], cuts: &Cuts, clock: &Clock) -> Result<Understood, Reason> {
+    pub fn understand(
+        &self,
+        line: &[u8],
+        cuts: &[Range<usize>],
+        clock: &Clock,
+    ) -> Result<Understood, Reason> {
+        if self.is_closed.is_none()
+            && has_end(cuts)
+            && let Ok(understood) = self.put_together(line, &cuts[..cuts.len() - 1], clock)
+        {
+            return Ok(Understood { is_closed: true, ..understood });
+        }
+        self.put_together(line, cuts, clock)
+    }
+
+    /// Learns from a line that needed no mending how all others end.
+    pub fn learn(&mut self, understood: &Understood) {
+        if self.is_closed.is_none() && understood.mended.is_none() {
+            self.is_closed = Some(understood.is_closed);
+        }
+    }
+
+    fn put_together(&self, line: &[u8], cuts: &[Range<usize>], clock: &Clock) -> Result<Understood, Reason> {
         let (found, expected) = (cuts.len(), self.fields.len());
         let Some(extra) = found.checked_sub(expected) else {
             return Err(Reason::FieldCount { found, expected });
         };
         if extra == 0 {
             let finished = self.fill(line, cuts, expected, 0, clock)?;
-            return Ok(Understood { finished, mended: self.broken(line, cuts) });
+            return Ok(Understood { finished, mended: self.broken(line, cuts), is_closed: false });
         }
         let mut fitting = Vec::new();
         for (at, field) in self.fields.iter().enumerate().filter(|(_, field)| field.is_any()) {
             if let Ok(finished) = self.fill(line, cuts, at, extra, clock) {
-                fitting.push(Understood { finished, mended: Some(field.name) });
+                fitting.push(Understood { finished, mended: Some(field.name), is_closed: false });
             }
         }
         match fitting.pop() {
@@ -77,7 +97,7 @@ impl Layout {
 
     /// Whether a line that is too short may be the beginning of a record: all before the first field that a user writes
     /// has its form.
-    pub fn may_begin(&self, line: &[u8], cuts: &Cuts, clock: &Clock) -> bool {
+    pub fn may_begin(&self, line: &[u8], cuts: &[Range<usize>], clock: &Clock) -> bool {
         let Some(first) = self.fields.iter().position(|field| field.is_any()) else { return false };
         let mut draft = Draft::default();
         let fits =
@@ -89,7 +109,7 @@ impl Layout {
     fn fill(
         &self,
         line: &[u8],
-        cuts: &Cuts,
+        cuts: &[Range<usize>],
         long: usize,
         extra: usize,
         clock: &Clock,
@@ -109,11 +129,16 @@ impl Layout {
     }
 
     /// The field with a line break in it.
-    fn broken(&self, line: &[u8], cuts: &Cuts) -> Option<&'static str> {
+    fn broken(&self, line: &[u8], cuts: &[Range<usize>]) -> Option<&'static str> {
         memchr(b'\n', line)?;
         let has_break = |cut: &Range<usize>| memchr(b'\n', &line[cut.clone()]).is_some();
         self.fields.iter().zip(cuts).find(|(_, cut)| has_break(cut)).map(|(field, _)| field.name)
     }
+}
+
+/// Whether a line ends with a delimiter.
+fn has_end(cuts: &[Range<usize>]) -> bool {
+    cuts.len() > 1 && cuts.last().is_some_and(Range::is_empty)
 }
 
 fn pieces(line: &[u8], delimiter: &Finder, cuts: &mut Cuts) {

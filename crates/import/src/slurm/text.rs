@@ -132,7 +132,8 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         let names = self.layout.fields.iter().map(|field| field.name.as_bytes());
         let is_name =
             |(name, cut): (&[u8], &std::ops::Range<usize>)| self.line[cut.clone()].eq_ignore_ascii_case(name);
-        self.cuts.len() == self.layout.fields.len() && names.zip(&self.cuts).all(is_name)
+        let told = self.cuts.iter().filter(|cut| !cut.is_empty()).count();
+        told == self.layout.fields.len() && names.zip(&self.cuts).all(is_name)
     }
 
     fn record(&mut self) -> io::Result<()> {
@@ -201,7 +202,8 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
     }
 
     fn accept(&mut self, understood: Understood, last_line: u64) -> io::Result<()> {
-        let Understood { mut finished, mended } = understood;
+        self.layout.learn(&understood);
+        let Understood { mut finished, mended, .. } = understood;
         self.put_away()?;
         if finished.step.is_some() && !self.job.as_ref().is_some_and(|job| is_same(job, &finished.job)) {
             self.report(Outcome::Rejected, Reason::Orphan);
