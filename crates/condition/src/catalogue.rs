@@ -1,0 +1,132 @@
+//! The columns that a condition may name, as the caller gives them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::nearest::nearest;
+use crate::token::Keyword;
+use crate::unit::{Type, Unit};
+
+/// One column.
+///
+/// `sql` is an expression of the caller's own, with an integer or a floating point number for every amount, an
+/// integer of nanoseconds since 1970 for a time, VARCHAR for a text, BOOLEAN; and NULL for what is not known. No amount
+/// is NaN: the database would have it above every bound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// Letters, digits and `_`. Upper and lower case are the same.
+    pub name: String,
+    pub of: Type,
+    /// What the column's numbers count, and numbers without a unit that they are compared with.
+    pub unit: Unit,
+    /// For people.
+    pub meaning: String,
+    pub sql: String,
+}
+
+impl Column {
+    /// A column in the base unit of its type: bytes, bytes a second, seconds, one.
+    pub fn new(name: &str, of: Type, meaning: &str, sql: &str) -> Column {
+        Column { name: name.into(), of, unit: of.base(), meaning: meaning.into(), sql: sql.into() }
+    }
+
+    /// The same in another unit.
+    pub fn in_unit(self, unit: Unit) -> Column {
+        Column { unit, ..self }
+    }
+}
+
+/// Columns by name.
+#[derive(Debug, Clone, Default)]
+pub struct Catalogue {
+    columns: BTreeMap<String, Arc<Column>>,
+}
+
+/// What is wrong with a column.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum CatalogueError {
+    #[error(
+        "`{0}` is no name for a column: letters, digits and `_`, no digit first, none of the language's words"
+    )]
+    Name(String),
+    #[error("column `{0}` is there twice (upper and lower case are the same)")]
+    Twice(String),
+    #[error("column `{name}` cannot be in `{unit}`: it is {of}")]
+    Unit { name: String, unit: &'static str, of: Type },
+    /// A `?` would take a value that is bound to something else.
+    #[error("the SQL of column `{0}` is empty, or has a `?` in it")]
+    Sql(String),
+}
+
+impl Catalogue {
+    pub fn new(columns: impl IntoIterator<Item = Column>) -> Result<Catalogue, CatalogueError> {
+        let mut catalogue = Catalogue::default();
+        for column in columns {
+            check(&column)?;
+            let key = column.name.to_ascii_lowercase();
+            if let Some(before) = catalogue.columns.insert(key, Arc::new(column)) {
+                return Err(CatalogueError::Twice(before.name.clone()));
+            }
+        }
+        Ok(catalogue)
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Arc<Column>> {
+        self.columns.get(&name.to_ascii_lowercase())
+    }
+
+    /// All columns, by name.
+    pub fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.values().map(Arc::as_ref)
+    }
+
+    pub(crate) fn nearest(&self, name: &str) -> Option<&str> {
+        nearest(name, self.columns().map(|column| column.name.as_str()))
+    }
+}
+
+fn check(column: &Column) -> Result<(), CatalogueError> {
+    let name = || column.name.clone();
+    let mut letters = column.name.chars();
+    let is_name = letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    if !is_name || Keyword::of(&column.name).is_some() {
+        return Err(CatalogueError::Name(name()));
+    }
+    if column.unit.of() != column.of.base().of() {
+        return Err(CatalogueError::Unit { name: name(), unit: column.unit.symbol(), of: column.of });
+    }
+    if column.sql.trim().is_empty() || column.sql.contains('?') {
+        return Err(CatalogueError::Sql(name()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_any_case() {
+        let catalogue = Catalogue::new([Column::new("GPU_util", Type::Share, "", "g")]).unwrap();
+        assert_eq!(catalogue.get("gpu_UTIL").unwrap().name, "GPU_util");
+        assert_eq!(catalogue.get("gpu"), None);
+        assert_eq!(catalogue.nearest("gpu_utl"), Some("GPU_util"));
+    }
+
+    #[test]
+    fn a_column_that_cannot_work_is_refused() {
+        let number = |name: &str| Column::new(name, Type::Number, "", "x");
+        let error = |columns: Vec<Column>| Catalogue::new(columns).unwrap_err();
+        for name in ["", "1a", "a b", "a-b", "ä", "And", "unknown", "a;b", "a\0"] {
+            assert_eq!(error(vec![number(name)]), CatalogueError::Name(name.into()));
+        }
+        assert_eq!(error(vec![number("a"), number("A")]), CatalogueError::Twice("a".into()));
+        let unit = CatalogueError::Unit { name: "a".into(), unit: "B", of: Type::Number };
+        assert_eq!(error(vec![number("a").in_unit(Unit::BYTE)]), unit);
+        for sql in ["", " ", "x + ?", "'?'"] {
+            let column = Column::new("a", Type::Text, "", sql);
+            assert_eq!(error(vec![column]), CatalogueError::Sql("a".into()));
+        }
+    }
+}

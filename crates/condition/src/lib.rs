@@ -1,0 +1,131 @@
+//! Users' conditions: the criteria of tags, and `jobglass jobs --where`. Text becomes a typed expression, and that becomes SQL
+//! with bound values; the database never sees a user's text. No I/O, no database, and no names of tables: the caller gives a
+//! [`Catalogue`] of columns with the SQL each stands for.
+//!
+//! # The language
+//!
+//! ```text
+//! gpu_util_avg < 5 and gpus > 0
+//! memory_peak / memory_reserved < 10% and elapsed > 2h
+//! submit >= 2026-01-01 and (partition in ('gpu', 'gpu-test') or name like 'gmx%')
+//! ```
+//!
+//! From what binds least to what binds most:
+//!
+//! | | |
+//! |---|---|
+//! | `or`, `and`, `not` | |
+//! | `=` (`==`), `!=` (`<>`), `<`, `<=`, `>`, `>=` | they do not follow each other: `a < b < c` is an error |
+//! | `in (…)`, `between … and …`, `like '…'` | also with `not` before them |
+//! | `is known`, `is unknown` | (`is not null`, `is null`) |
+//! | `+`, `-` | |
+//! | `*`, `/` | a quotient has its fraction: 1 / 2 is 0.5; by zero it is unknown |
+//! | `-` | |
+//! | columns, values, `( )`, functions, `case when … then … else … end` | without `else`: unknown |
+//!
+//! Words and names may be in upper or lower case. The functions are `abs`, `least`, `greatest`, `coalesce` (the first that is
+//! known) and `lower`.
+//!
+//! *Values.* Texts are in single or double quotes; a quote in one is doubled. They compare by their bytes, upper before lower
+//! case. Times are `2026-01-31`, `2026-01-31T10:00`, `2026-01-31T10:00:00.5+01:00`; without an offset they are UTC, like all that
+//! Jobglass prints. Numbers may have a unit right behind them: `%`, `ns` to `d`, `B` to `PiB`, `B/s` to `PiB/s`. A number
+//! without one is in the unit of the column that it stands beside, and the canonical text says it: `gpu_util_avg < 5` is shown
+//! as `gpu_util_avg < 5%`. Where no column says the unit, it must be written.
+//!
+//! *Units.* Bytes by a duration are a rate, a time less a time is a duration, and like by like is a number. A share that is
+//! written with `%` may stand beside numbers, `used / reserved < 10%`; a column that is a share may not, since it could not be
+//! said whether `gpu_util_avg > 10 * nodes` is in hundredths: `gpu_util_avg / 1%` makes a number of it.
+//!
+//! *Patterns.* `like` has `%` for any text and `_` for one character; `\` before them, or before itself, takes their meaning. There
+//! is no `glob` and no regular expression: `like` means the same in every engine that criteria may be moved to, and takes no more
+//! time than the product of the two lengths.
+//!
+//! # What is not known
+//!
+//! A column may be unknown (NULL), and there are three answers, as in SQL: a comparison with something unknown is unknown, so
+//! is arithmetic with it; `and` is false if one part is false, whatever else is unknown; `or` is true if one part is true; `not`
+//! leaves unknown as it is. **What is unknown never matches**: neither `gpu_util < 5` nor `not (gpu_util < 5)` finds a job whose
+//! GPUs were not measured. `is unknown` finds it. `least` and `greatest` of something unknown are unknown.
+//!
+//! # The modules
+//!
+//! In the way of the data: `token` reads words, `parse` makes `syntax` of them, `check` makes an `expr` of that, which
+//! `sql` writes for the database, `eval` computes for one row, `explain` tells to people and `show` writes back as text.
+
+mod catalogue;
+mod check;
+mod error;
+mod eval;
+mod explain;
+mod expr;
+mod like;
+pub mod limits;
+mod nearest;
+mod parse;
+mod show;
+mod sql;
+mod syntax;
+#[cfg(test)]
+mod testing;
+mod token;
+mod unit;
+mod value;
+
+use std::fmt;
+
+pub use catalogue::{Catalogue, CatalogueError, Column};
+pub use error::{ConditionError, Problem, Span};
+pub use eval::{Row, RowError};
+pub use explain::{Explanation, Seen, Step};
+pub use sql::Sql;
+pub use unit::{Quantity, Type, Unit};
+pub use value::Value;
+
+use error::Fault;
+use expr::Expr;
+
+/// A condition that makes sense. Its [`Display`](fmt::Display) is the canonical text, which reads back as the same condition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    expr: Expr,
+}
+
+impl Condition {
+    pub fn parse(text: &str, catalogue: &Catalogue) -> Result<Condition, ConditionError> {
+        read(text, catalogue).map_err(|fault| fault.of(text))
+    }
+
+    /// For `WHERE`.
+    pub fn sql(&self) -> Sql {
+        Sql::of(&self.expr)
+    }
+
+    /// The columns it uses, by name.
+    pub fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.expr.columns().into_values().map(AsRef::as_ref)
+    }
+
+    /// Whether it holds for a row; `None` if that is not known. The database answers the same.
+    pub fn holds(&self, row: &Row) -> Option<bool> {
+        self.expr.truth(row)
+    }
+
+    pub fn explain(&self, row: &Row) -> Explanation {
+        Explanation::of(&self.expr, row)
+    }
+}
+
+fn read(text: &str, catalogue: &Catalogue) -> Result<Condition, Fault> {
+    let condition = Condition { expr: check::check(&parse::parse(text)?, catalogue)? };
+    // The canonical text is kept and read again, so it must be within the limit as well.
+    match condition.to_string().len() > limits::MAX_TEXT {
+        true => Err(Fault::new(&(0..text.len()), Problem::TooLong(limits::MAX_TEXT))),
+        false => Ok(condition),
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.expr.fmt(f)
+    }
+}
