@@ -27,9 +27,10 @@ impl Checker<'_> {
     fn of_type(&self, node: &Node, expected: Type) -> Checked {
         let expr = self.expr(node)?;
         let found = expr.measure().of;
-        match found == expected {
-            true => Ok(expr),
-            false => Err(Fault::new(&node.span, Problem::Type { expected, found })),
+        if found == expected {
+            Ok(expr)
+        } else {
+            Err(Fault::new(&node.span, Problem::Type { expected, found }))
         }
     }
 
@@ -237,10 +238,7 @@ fn give_unit(expr: &mut Expr, unit: Unit, span: &Span) -> Result<(), Fault> {
     match expr {
         Expr::Literal(Literal::Quantity(quantity)) => {
             quantity.unit = unit;
-            match quantity.base().is_finite() {
-                true => Ok(()),
-                false => Err(Fault::new(span, Problem::TooLarge)),
-            }
+            if quantity.base().is_finite() { Ok(()) } else { Err(Fault::new(span, Problem::TooLarge)) }
         }
         Expr::Negate(inner) => give_unit(inner, unit, span),
         Expr::Case(branches, last) => {

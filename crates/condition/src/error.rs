@@ -85,9 +85,10 @@ fn meant(nearest: &Option<String>) -> String {
 }
 
 fn hint(left: Type, right: Type) -> &'static str {
-    match left == Type::Time || right == Type::Time {
-        true => " (a time can only be taken from another, as in `end - start > 2h`)",
-        false => "",
+    if left == Type::Time || right == Type::Time {
+        " (a time can only be taken from another, as in `end - start > 2h`)"
+    } else {
+        ""
     }
 }
 

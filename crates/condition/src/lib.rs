@@ -118,9 +118,10 @@ impl Condition {
 fn read(text: &str, catalogue: &Catalogue) -> Result<Condition, Fault> {
     let condition = Condition { expr: check::check(&parse::parse(text)?, catalogue)? };
     // The canonical text is kept and read again, so it must be within the limit as well.
-    match condition.to_string().len() > limits::MAX_TEXT {
-        true => Err(Fault::new(&(0..text.len()), Problem::TooLong(limits::MAX_TEXT))),
-        false => Ok(condition),
+    if condition.to_string().len() > limits::MAX_TEXT {
+        Err(Fault::new(&(0..text.len()), Problem::TooLong(limits::MAX_TEXT)))
+    } else {
+        Ok(condition)
     }
 }
 

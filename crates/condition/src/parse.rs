@@ -75,9 +75,10 @@ impl Parser<'_> {
     fn node(&self, start: usize, what: Syntax) -> Parsed {
         let end = self.tokens[self.at.saturating_sub(1)].span.end;
         let node = Node::new(start..end, what);
-        match node.depth > MAX_DEPTH {
-            true => Err(Fault::new(&node.span, Problem::TooDeep(MAX_DEPTH))),
-            false => Ok(node),
+        if node.depth > MAX_DEPTH {
+            Err(Fault::new(&node.span, Problem::TooDeep(MAX_DEPTH)))
+        } else {
+            Ok(node)
         }
     }
 

@@ -181,9 +181,10 @@ impl<'a> Reader<'a> {
     }
 
     fn number_or_time(&mut self) -> Result<Literal, Fault> {
-        match starts_date(self.rest().as_bytes()) {
-            true => self.time().map(Literal::Time),
-            false => self.quantity().map(Literal::Quantity),
+        if starts_date(self.rest().as_bytes()) {
+            self.time().map(Literal::Time)
+        } else {
+            self.quantity().map(Literal::Quantity)
         }
     }
 

@@ -65,8 +65,8 @@ pub struct Unit {
     scale: Scale,
 }
 
-/// How a unit becomes the base of its type. Small ones are divisors: 7 / 100 is the number nearest to 0.07, which
-/// 7 * 0.01 is not, and a bound must mean the same in every unit it can be written in.
+/// How a unit becomes the base of its type. Small ones are divisors: 35 / 100 is the number nearest to 0.35, which
+/// 35 * 0.01 is not, and a bound must mean the same in every unit it can be written in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Scale {
     Times(f64),
@@ -194,7 +194,7 @@ mod tests {
     fn a_bound_means_the_same_in_every_unit() {
         for (amount, symbol, base) in [
             (7.0, "%", 0.07),
-            (29.0, "%", 0.29),
+            (35.0, "%", 0.35),
             (300.0, "ms", 0.3),
             (1.1e9, "ns", 1.1),
             (1.5, "h", 5400.0),

@@ -109,44 +109,49 @@ impl<'a> Choices<'a> {
 
     fn share(&mut self, depth: usize) -> String {
         const SIMPLE: [&str; 8] =
-            ["percent", "fraction", "7%", "(percent + 1%)", "(fraction * 2)", "50%", "(percent / n)", "-1%"];
-        match depth > 0 && self.below(3) == 0 {
-            true => self.general(depth, Choices::share),
-            false => self.one_of(&SIMPLE).into(),
+            ["percent", "fraction", "35%", "(percent + 1%)", "(fraction * 2)", "50%", "(percent / n)", "-1%"];
+        if depth > 0 && self.below(3) == 0 {
+            self.general(depth, Choices::share)
+        } else {
+            self.one_of(&SIMPLE).into()
         }
     }
 
     fn bytes(&mut self, depth: usize) -> String {
         const SIMPLE: [&str; 6] =
             ["bytes", "kib", "4KiB", "(kib - 1kB)", "(rate * elapsed)", "(bytes * 50%)"];
-        match depth > 0 && self.below(3) == 0 {
-            true => self.general(depth, Choices::bytes),
-            false => self.one_of(&SIMPLE).into(),
+        if depth > 0 && self.below(3) == 0 {
+            self.general(depth, Choices::bytes)
+        } else {
+            self.one_of(&SIMPLE).into()
         }
     }
 
     fn duration(&mut self, depth: usize) -> String {
         const SIMPLE: [&str; 7] =
             ["elapsed", "waited", "1s", "(late - early)", "(elapsed + 500ms)", "(bytes / rate)", "-1m"];
-        match depth > 0 && self.below(3) == 0 {
-            true => self.general(depth, Choices::duration),
-            false => self.one_of(&SIMPLE).into(),
+        if depth > 0 && self.below(3) == 0 {
+            self.general(depth, Choices::duration)
+        } else {
+            self.one_of(&SIMPLE).into()
         }
     }
 
     fn time(&mut self, depth: usize) -> String {
         const SIMPLE: [&str; 4] = ["early", "late", "2026-01-01", "1970-01-01T00:00:00.000000001Z"];
-        match depth > 0 && self.below(3) == 0 {
-            true => self.general(depth, Choices::time),
-            false => self.one_of(&SIMPLE).into(),
+        if depth > 0 && self.below(3) == 0 {
+            self.general(depth, Choices::time)
+        } else {
+            self.one_of(&SIMPLE).into()
         }
     }
 
     fn text(&mut self, depth: usize) -> String {
         const SIMPLE: [&str; 8] = ["s", "t", "'a'", "'Ab'", "''", "lower(s)", "'日''本'", "\"a_%\\\""];
-        match depth > 0 && self.below(3) == 0 {
-            true => self.general(depth, Choices::text),
-            false => self.one_of(&SIMPLE).into(),
+        if depth > 0 && self.below(3) == 0 {
+            self.general(depth, Choices::text)
+        } else {
+            self.one_of(&SIMPLE).into()
         }
     }
 
