@@ -86,7 +86,7 @@ fn meant(nearest: &Option<String>) -> String {
 
 fn hint(left: Type, right: Type) -> &'static str {
     if left == Type::Time || right == Type::Time {
-        " (a time can only be taken from another, as in `end - start > 2h`)"
+        " (a time can only be taken from another, as in `ended - started > 2h`)"
     } else {
         ""
     }
