@@ -147,6 +147,8 @@ fn fields_mean_what_they_say() {
     for (text, expected) in [
         ("31000Mn", memory(31000 * MIB, MemoryPer::Node)),
         ("4Gc", memory(4096 * MIB, MemoryPer::Cpu)),
+        // 3000 and the bit for "per processor", as versions before 17.02 have it.
+        ("2147486648Mn", memory(3000 * MIB, MemoryPer::Cpu)),
         ("1.50T", memory(1536 * 1024 * MIB, MemoryPer::Job)),
         ("3P", memory(3 << 50, MemoryPer::Job)),
         ("250", memory(250 * MIB, MemoryPer::Job)),
@@ -208,7 +210,7 @@ fn numbers_of_jobs_are_known_or_absent() {
 #[test]
 fn what_cannot_be_true_is_left_out_and_said() {
     for (field, text, is_known) in [
-        ("ReqMem", "2147486648Mn", (|job| job.requested_memory.is_some()) as fn(&Accounting) -> bool),
+        ("ReqMem", "4294970296Mn", (|job| job.requested_memory.is_some()) as fn(&Accounting) -> bool),
         ("ReqMem", "9223372036854779808M", |job| job.requested_memory.is_some()),
         ("Start", "9999-12-31T23:59:59", |job| job.start.is_some()),
         ("Submit", "1970-01-01T00:00:00", |job| job.submit.is_some()),

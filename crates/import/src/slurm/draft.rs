@@ -17,6 +17,8 @@ use crate::word::word;
 /// More than any node has, and more than any processor's share of one.
 const MEMORY_OF_NODE_MAX: u64 = 1 << 50;
 const MIB: u64 = 1 << 20;
+/// Old versions of Slurm have this bit in their megabytes where memory is asked for by processor, and some print it as a number.
+const PER_CPU: u64 = (1 << 31) * MIB;
 
 /// A job or a step that is being read.
 #[derive(Default)]
@@ -149,7 +151,7 @@ impl Draft {
         Some(())
     }
 
-    /// `4000Mn` per node, `4Gc` per processor, and since 21.08 `4G` for all. None of it is asked for with 0: that is all
+    /// `4000Mn` per node, `4Gc` or [`PER_CPU`] per processor, and since 21.08 `4G` for all. None of it is asked for with 0: that is all
     /// there is, or whatever.
     pub fn memory(&mut self, text: &[u8]) -> Parsed {
         if text == b"?" {
@@ -161,7 +163,13 @@ impl Draft {
             _ => (text, MemoryPer::Job),
         };
         let is_number = number.iter().all(|byte| byte.is_ascii_digit() || b".KMGTPE".contains(byte));
-        match scaled(number, KIBI, MIB) {
+        let (amount, per) = match scaled(number, KIBI, MIB) {
+            Some(bytes) if per == MemoryPer::Node && (PER_CPU..2 * PER_CPU).contains(&bytes) => {
+                (Some(bytes - PER_CPU), MemoryPer::Cpu)
+            }
+            amount => (amount, per),
+        };
+        match amount {
             Some(0) => {}
             Some(bytes) if bytes <= MEMORY_OF_NODE_MAX || per == MemoryPer::Job => {
                 self.job.requested_memory = Some(RequestedMemory { bytes, per });
