@@ -134,10 +134,52 @@ fn what_real_jobs_used() {
     // Its comment asks to be read every second; until the agent has heard of it, it is every two.
     let fine = watched.spans(&one_core, "cpu").iter().filter(|(_, length)| *length < 1.5).count();
     check("readings a second after another", fine as f64, 10.0, found["elapsed_s"].as_f64().unwrap() + 2.0);
+    accounted(
+        &cluster,
+        &[(&killed, "OUT_OF_MEMORY", 1), (&cancelled, "CANCELLED", 1), (&mpi, "COMPLETED", 2)],
+    );
     for metric in found["metrics"].as_object().unwrap().values() {
         let of = |name: &str| metric[name].as_f64().unwrap();
         assert!(of("min") <= of("median") && of("median") <= of("max"), "{metric:#}");
     }
+}
+
+/// What a real `sacct` says of jobs is read without a doubt, as text with every field it has and as JSON: state and nodes.
+fn accounted(cluster: &Cluster, expected: &[(&str, &str, u64)]) {
+    let fields = cluster.as_user("jgalice", &["sacct", "--helpformat"]);
+    let fields = fields.split_whitespace().collect::<Vec<_>>().join(",");
+    let text = cluster.as_user("jgalice", &["sacct", "--allusers", "-D", "-P", "-o", &fields]);
+    let json = cluster.as_user("jgalice", &["sacct", "--allusers", "-D", "--json"]);
+    let (mut of_text, mut of_json) = (import::Collected::default(), import::Collected::default());
+    let options = import::slurm::text::Options::new(jiff::tz::TimeZone::UTC);
+    import::slurm::text::read(text.as_bytes(), "sacct -P", &options, &mut of_text).unwrap();
+    import::slurm::json::read(json.as_bytes(), "sacct --json", &mut of_json).unwrap();
+    for (found, name) in [(&of_text, "text"), (&of_json, "JSON")] {
+        assert!(found.problems.is_empty(), "{name}: {:?}", found.problems);
+        for (job, state, nodes) in expected {
+            let own = found.jobs.iter().find(|own| own.job.as_deref() == Some(job)).unwrap();
+            let said = (own.state.map(|state| state.name()), own.nodes);
+            assert_eq!(said, (Some(*state), Some(*nodes)), "{name}: {own:?}");
+        }
+    }
+    // Both say the same, as far as both say it.
+    for (text, json) in of_text.jobs.iter().zip(&of_json.jobs) {
+        let common = |job: &record::accounting::Accounting| {
+            (
+                job.job.clone(),
+                job.user.clone(),
+                job.submit,
+                job.start,
+                job.end,
+                job.elapsed,
+                job.exit,
+                job.cpus,
+            )
+        };
+        assert_eq!(common(text), common(json));
+        assert_eq!((&text.node_list, text.steps.len()), (&json.node_list, json.steps.len()));
+    }
+    eprintln!("{} jobs of sacct read, as text and as JSON", of_text.jobs.len());
 }
 
 /// The controller's prolog that is shipped, with the server of this test.

@@ -60,6 +60,10 @@ const OLD_COMMANDS_OF_USER: &str = "DELETE FROM command_coarse c USING job_coars
     AND c.session IS NOT DISTINCT FROM j.session AND c.host = j.host AND c.node IS NOT DISTINCT FROM j.node \
     AND c.from_ns <= j.time_ns AND c.time_ns >= j.from_ns";
 
+/// Steps belong to whom the job belongs.
+const STEPS_OF_USER: &str = "DELETE FROM accounting_step WHERE id IN \
+    (SELECT id FROM accounting WHERE \"user\" = ? OR uid = ?)";
+
 impl Writer {
     /// Deletes what was made coarse before a time, and remembers that series are no longer whole; says how many rows.
     pub fn forget_coarse(&mut self, before_ns: i64) -> Result<u64, StoreError> {
@@ -87,6 +91,9 @@ impl Writer {
                 transaction.execute(OLD_COMMANDS_OF_USER, params![user, uid])?;
                 transaction.execute(OLD_CARDS_OF_USER, params![user, uid])?;
                 transaction.execute("DELETE FROM job WHERE \"user\" = ?", params![user])?;
+                transaction.execute(STEPS_OF_USER, params![user, uid])?;
+                transaction
+                    .execute("DELETE FROM accounting WHERE \"user\" = ? OR uid = ?", params![user, uid])?;
                 for table in ["job_sample", "job_coarse"] {
                     let of_user = format!("DELETE FROM {table} WHERE \"user\" = ? OR uid = ?");
                     transaction.execute(&of_user, params![user, uid])?;

@@ -3,6 +3,7 @@
 //! A batch becomes rows in [`intake`] (no database, so on any thread), and is written by the one [`Writer`],
 //! many batches in one transaction. Readers have connections of their own and never wait for it.
 
+mod accounting;
 mod backup;
 mod better;
 mod coarse;
@@ -23,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use duckdb::{Config, Connection};
 
+pub use accounting::Accounted;
 pub use coarse::Coarsen;
 pub use digest::{Site, SiteError};
 pub use forget::{Forget, Forgotten};
