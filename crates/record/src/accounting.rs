@@ -141,6 +141,24 @@ pub struct Accounting {
     pub steps: Vec<Step>,
 }
 
+/// A request to a server has at most so many jobs.
+pub const JOBS_MAX: u64 = 10_000;
+
+impl Accounting {
+    /// All times and durations that are known, of the steps as well.
+    pub fn times(&self) -> impl Iterator<Item = Nanos> {
+        let limit = match self.time_limit {
+            Some(TimeLimit::Nanos(limit)) => Some(limit),
+            _ => None,
+        };
+        let own = [self.submit, self.eligible, self.start, self.end, self.elapsed, limit];
+        let of_steps = self.steps.iter().flat_map(|step| [step.start, step.end, step.elapsed]);
+        let used = self.steps.iter().map(|step| &step.used).chain([&self.used]);
+        let used = used.flat_map(|used| [used.total_cpu, used.user_cpu, used.system_cpu]);
+        own.into_iter().chain(of_steps).chain(used).flatten()
+    }
+}
+
 /// A part of a job that was started on its own: the batch script, or one `srun`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Step {

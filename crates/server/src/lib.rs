@@ -4,6 +4,7 @@
 //! and [`rate`] whether it may, and hands what is to be stored to the one writing thread ([`committer`]).
 //! The administrator's own machine has a second way in ([`control`]): backups, and deleting.
 
+pub mod account;
 pub mod app;
 pub mod backup;
 pub mod committer;
