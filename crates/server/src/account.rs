@@ -1,22 +1,19 @@
 //! Takes jobs as their batch system accounts for them: `POST /api/v1/accounting`, from whoever imports them.
-#![expect(unused_qualifications, reason = "in what utoipa's macros make")]
 
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
+use axum::body::Body;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
+use axum::http::HeaderMap;
 use record::accounting::{Accounting, JOBS_MAX};
 use serde_json::{Value, json};
 use store::Accounted;
 
 use crate::app::App;
+use crate::body::{self, Received};
 use crate::error::ApiError;
 use crate::read::Admin;
-
-/// A request is no longer than this.
-pub const BODY_MAX: usize = 32 * 1024 * 1024;
 
 /// Keeps jobs as their batch system accounts for them. Told again, or in another order, they are kept the same: each once, by
 /// cluster, number and time of submission. The body is a CBOR array of jobs, at most 10,000. The answer comes when they are durable.
@@ -24,13 +21,17 @@ pub const BODY_MAX: usize = 32 * 1024 * 1024;
     request_body(content = Vec<u8>, content_type = "application/cbor"),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 413), (status = 503)))]
 pub async fn account(
-    _: Admin,
     State(app): State<Arc<App>>,
-    body: Result<Bytes, BytesRejection>,
+    headers: HeaderMap,
+    body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let body = body.map_err(|_| ApiError::TooLarge(format!("a request has at most {BODY_MAX} bytes")))?;
-    let work = move || keep(&app, &body);
-    let kept = tokio::task::spawn_blocking(work).await;
+    if let Err(error) = Admin::check(&app, &headers) {
+        body::drain(body, app.limits).await;
+        return Err(error);
+    }
+    let Received { bytes, room } = body::read(body, app.limits, &app.bodies).await?;
+    let kept = tokio::task::spawn_blocking(move || keep(&app, &bytes)).await;
+    drop(room);
     let kept = kept.map_err(|_| ApiError::Internal("the jobs could not be stored"))??;
     Ok(Json(json!({"new": kept.new, "replaced": kept.replaced, "older": kept.older})))
 }

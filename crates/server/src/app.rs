@@ -64,7 +64,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(metrics))
         .route("/api/v1/ingest", post(ingest::ingest))
         .route("/api/v1/wishes", get(wishes::wishes))
-        .route("/api/v1/accounting", post(account::account).layer(DefaultBodyLimit::max(account::BODY_MAX)))
+        .route("/api/v1/accounting", post(account::account))
         .route("/api/v1/processes", get(read::processes))
         .route("/api/v1/top", get(read::top))
         .route("/api/v1/nodes", get(read::nodes))

@@ -3,31 +3,24 @@
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, header};
-use http_body_util::BodyExt;
 use jiff::Timestamp;
 use record::batch::{Batch, MEDIA_TYPE, Reply};
 use store::Prepared;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::app::App;
+use crate::body::{self, Received};
 use crate::error::ApiError;
 use crate::tokens::Token;
 use crate::wishes;
 
 /// The largest window a compressed batch may need: 8 MiB of memory.
 const WINDOW_LOG_MAX: u32 = 23;
-
-/// A request is read up to so many times its limit, to be refused in words.
-const PATIENCE: usize = 4;
-
-/// How long a body that is refused is read all the same.
-const DRAIN: Duration = Duration::from_secs(2);
 
 /// What a batch may cost before it is known to be one.
 #[derive(Debug, Clone, Copy)]
@@ -69,11 +62,11 @@ async fn receive(app: &Arc<App>, from: IpAddr, headers: &HeaderMap, body: Body) 
     let (token, is_compressed) = match admit(app, headers) {
         Ok(admitted) => admitted,
         Err(error) => {
-            drain(body, app.limits).await;
+            body::drain(body, app.limits).await;
             return Err(error);
         }
     };
-    let Received { bytes: body, room } = read(body, app.limits, &app.bodies).await?;
+    let Received { bytes: body, room } = body::read(body, app.limits, &app.bodies).await?;
     // Decompressing and decoding take a core's time, not the reactor's; waiting for the disk does not.
     let core = app.decoders.acquire().await;
     let app_ = app.clone();
@@ -95,19 +88,6 @@ fn admit(app: &App, headers: &HeaderMap) -> Result<(Token, bool), ApiError> {
     Ok((token, encoding(headers)?))
 }
 
-/// Reads a body that is refused for a moment: a client that is still sending hears why only when it is done.
-async fn drain(mut body: Body, limits: IngestLimits) {
-    let read = async {
-        let mut total = 0;
-        while let Some(Ok(frame)) = body.frame().await
-            && total <= limits.body
-        {
-            total += frame.data_ref().map_or(0, |data| data.len());
-        }
-    };
-    let _ = tokio::time::timeout(DRAIN, read).await;
-}
-
 /// Whether the body is compressed.
 fn encoding(headers: &HeaderMap) -> Result<bool, ApiError> {
     let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
@@ -121,55 +101,6 @@ fn encoding(headers: &HeaderMap) -> Result<bool, ApiError> {
         Some(other) => {
             Err(ApiError::UnsupportedMedia(format!("content encoding {other:?}, only zstd is known")))
         }
-    }
-}
-
-/// A body, and the room it takes of what all may take together.
-#[derive(Default)]
-struct Received {
-    bytes: Vec<u8>,
-    room: Option<OwnedSemaphorePermit>,
-}
-
-async fn read(body: Body, limits: IngestLimits, room: &Arc<Semaphore>) -> Result<Received, ApiError> {
-    let collected = collect(body, limits.body, room);
-    let within = tokio::time::timeout(Duration::from_secs(limits.body_seconds), collected).await;
-    within.map_err(|_| ApiError::Timeout(limits.body_seconds))?
-}
-
-/// What is too large is read a while longer and thrown away: a client that is still sending does not hear why it is
-/// refused.
-async fn collect(mut body: Body, limit: usize, room: &Arc<Semaphore>) -> Result<Received, ApiError> {
-    let (mut received, mut total) = (Received::default(), 0usize);
-    while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|error| ApiError::BadRequest(format!("the request breaks off: {error}")))?;
-        let Some(data) = frame.data_ref() else { continue };
-        total += data.len();
-        if total <= limit {
-            received.add(data, room).await?;
-        } else if total > PATIENCE * limit {
-            break;
-        }
-    }
-    if total > limit {
-        return Err(ApiError::TooLarge(format!("a request may have {limit} bytes")));
-    }
-    Ok(received)
-}
-
-impl Received {
-    async fn add(&mut self, data: &[u8], room: &Arc<Semaphore>) -> Result<(), ApiError> {
-        let held = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let needed = (self.bytes.len() + data.len()).div_ceil(1024).saturating_sub(held);
-        let more = room.clone().acquire_many_owned(needed as u32).await;
-        let more = more.map_err(|_| ApiError::Internal("the server takes no more requests"))?;
-        match &mut self.room {
-            Some(room) => room.merge(more),
-            None => self.room = Some(more),
-        }
-        self.bytes.extend_from_slice(data);
-        Ok(())
     }
 }
 

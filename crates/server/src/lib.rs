@@ -7,6 +7,7 @@
 pub mod account;
 pub mod app;
 pub mod backup;
+pub mod body;
 pub mod committer;
 pub mod connections;
 pub mod control;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Path, Query, State};
-use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 use jiff::Timestamp;
 use record::metric;
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,14 @@ impl FromRequestParts<Arc<App>> for Admin {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        Admin::check(app, &parts.headers)
+    }
+}
+
+impl Admin {
+    /// By the headers of a request.
+    pub fn check(app: &App, headers: &HeaderMap) -> Result<Admin, ApiError> {
+        let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = app.tokens.check(header, Timestamp::now())?;
         match token.grant {
             Grant::Admin => Ok(Admin { token: token.id }),
