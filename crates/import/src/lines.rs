@@ -19,6 +19,8 @@ pub struct Line {
     pub number: u64,
     /// It was longer than [`LINE_MAX`]; the rest was passed over.
     pub is_cut: bool,
+    /// There was a line break: nobody is still writing it.
+    pub is_ended: bool,
 }
 
 impl<R: BufRead> Lines<R> {
@@ -29,8 +31,8 @@ impl<R: BufRead> Lines<R> {
     /// The next line, without its end (`\n` or `\r\n`).
     pub fn next(&mut self, line: &mut Vec<u8>) -> io::Result<Option<Line>> {
         line.clear();
-        let mut is_cut = false;
-        let mut is_empty = true;
+        let (mut is_cut, mut is_empty) = (false, true);
+        let mut is_ended;
         loop {
             let chunk = match self.source.fill_buf() {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -42,8 +44,8 @@ impl<R: BufRead> Lines<R> {
             let room = LINE_MAX - line.len();
             is_cut |= part.len() > room;
             line.extend_from_slice(&part[..part.len().min(room)]);
-            let (used, is_last) =
-                (part.len() + usize::from(end.is_some()), end.is_some() || chunk.is_empty());
+            is_ended = end.is_some();
+            let (used, is_last) = (part.len() + usize::from(is_ended), is_ended || chunk.is_empty());
             self.source.consume(used);
             if is_last {
                 break;
@@ -54,7 +56,7 @@ impl<R: BufRead> Lines<R> {
         }
         line.pop_if(|last| *last == b'\r');
         self.number += 1;
-        Ok(Some(Line { number: self.number, is_cut }))
+        Ok(Some(Line { number: self.number, is_cut, is_ended }))
     }
 }
 
@@ -84,9 +86,9 @@ mod tests {
         text.extend_from_slice(b"\nnext");
         let mut lines = Lines::new(&text[..]);
         let mut line = Vec::new();
-        assert_eq!(lines.next(&mut line).unwrap(), Some(Line { number: 1, is_cut: true }));
+        assert_eq!(lines.next(&mut line).unwrap(), Some(Line { number: 1, is_cut: true, is_ended: true }));
         assert_eq!(line.len(), LINE_MAX);
-        assert_eq!(lines.next(&mut line).unwrap(), Some(Line { number: 2, is_cut: false }));
+        assert_eq!(lines.next(&mut line).unwrap(), Some(Line { number: 2, is_cut: false, is_ended: false }));
         assert_eq!(line, b"next");
         assert_eq!(lines.next(&mut line).unwrap(), None);
     }

@@ -17,7 +17,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqA
 use serde_json::Value;
 
 use super::draft::{Draft, into_step};
-use super::utf8::Escaped;
+use crate::utf8::{Mended, escape};
 use crate::number::told;
 use crate::sink::{At, Error, Outcome, Problem, Reason, Sink, quoted};
 use crate::time::{Moment, SECOND};
@@ -30,7 +30,7 @@ const PER_CPU: u64 = 1 << 63;
 /// Reads all jobs of a file. What is before a place where the JSON is broken is read.
 pub fn read(source: impl BufRead, file: &str, sink: &mut impl Sink) -> Result<(), Error> {
     let mut found = Found { file, sink, jobs: 0, has_list: false, failed: None };
-    let mut json = serde_json::Deserializer::from_reader(Escaped::new(source));
+    let mut json = serde_json::Deserializer::from_reader(Mended::new(source, escape));
     let result = json.deserialize_map(&mut found).and_then(|()| json.end());
     let file = file.to_owned();
     match (found.failed, result) {

@@ -3,7 +3,7 @@
 //! * [`text`]: lines of fields, of any version, order and delimiter.
 //! * [`json`]: `sacct --json`.
 //! * `field` knows the fields' names and where each belongs, `draft` is a record in the making, `cut` cuts lines and
-//!   mends those that were broken, `id` and `tres` read what is made of several parts, `utf8` sees to bytes that JSON must not have.
+//!   mends those that were broken, `id` and `tres` read what is made of several parts.
 
 mod cut;
 mod draft;
@@ -12,6 +12,5 @@ mod id;
 pub mod json;
 pub mod text;
 mod tres;
-mod utf8;
 
 pub use field::XDMOD;

@@ -59,7 +59,7 @@ pub fn read(source: impl BufRead, file: &str, options: &Options, sink: &mut impl
         lines,
         ahead: VecDeque::new(),
         line: Vec::new(),
-        at: Line { number: 0, is_cut: false },
+        at: Line { number: 0, is_cut: false, is_ended: false },
         header,
         layout,
         cuts: Cuts::new(),

@@ -1,7 +1,8 @@
-//! JSON in which somebody's job is called something that is no UTF-8.
+//! Text that should be UTF-8 and in which somebody's name is not.
 //!
-//! Slurm writes names as they are. One such byte would end the reading of all jobs, so it is made `\xNN` on the way, as
-//! [`record::bytes::Bytes`] shows it. Such bytes can only be inside strings, where a backslash is written as two.
+//! Slurm and Ganglia write names as they are. One such byte would end the reading of all else, so it is replaced on the
+//! way: in JSON by `\xNN`, as [`record::bytes::Bytes`] shows it, which can only be inside strings, where a backslash is
+//! written as two; elsewhere by the character it is in ISO-8859-1.
 
 use std::io::{BufRead, ErrorKind, Read, Result};
 
@@ -10,18 +11,41 @@ use record::bytes::hex;
 /// How much is looked at at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Gives what it reads with bad bytes escaped.
-pub struct Escaped<R> {
+/// Writes something else for a byte that is no UTF-8.
+type Replace = fn(u8, &mut Vec<u8>);
+
+/// Gives what it reads with bad bytes replaced.
+pub struct Mended<R> {
     source: R,
+    replace: Replace,
     /// What was read, of which a character may be only half there.
     raw: Vec<u8>,
     ready: Vec<u8>,
     given: usize,
 }
 
-impl<R: BufRead> Escaped<R> {
-    pub fn new(source: R) -> Self {
-        Escaped { source, raw: Vec::new(), ready: Vec::new(), given: 0 }
+/// For strings of JSON.
+pub fn escape(byte: u8, ready: &mut Vec<u8>) {
+    ready.extend_from_slice(b"\\\\x");
+    ready.extend_from_slice(hex(&[byte]).as_bytes());
+}
+
+/// ISO-8859-1, which has a character for every byte.
+pub fn latin(byte: u8, ready: &mut Vec<u8>) {
+    ready.extend_from_slice(char::from(byte).encode_utf8(&mut [0; 2]).as_bytes());
+}
+
+/// Text as it is, bytes that are no UTF-8 as ISO-8859-1.
+pub fn text(bytes: &[u8]) -> String {
+    bytes.utf8_chunks().fold(String::new(), |text, chunk| {
+        let odd = chunk.invalid().iter().map(|byte| char::from(*byte));
+        text + chunk.valid() + &odd.collect::<String>()
+    })
+}
+
+impl<R: BufRead> Mended<R> {
+    pub fn new(source: R, replace: Replace) -> Self {
+        Mended { source, replace, raw: Vec::new(), ready: Vec::new(), given: 0 }
     }
 
     fn refill(&mut self) -> Result<()> {
@@ -38,13 +62,13 @@ impl<R: BufRead> Escaped<R> {
             if self.raw.is_empty() {
                 break;
             }
-            self.escape(used == 0);
+            self.mend(used == 0);
         }
         Ok(())
     }
 
     /// Moves whole characters over; at the end of the source there is no other half to wait for.
-    fn escape(&mut self, is_end: bool) {
+    fn mend(&mut self, is_end: bool) {
         let mut rest = &self.raw[..];
         loop {
             let error = match std::str::from_utf8(rest) {
@@ -60,8 +84,7 @@ impl<R: BufRead> Escaped<R> {
             rest = bad;
             let Some(length) = error.error_len().or(is_end.then_some(bad.len())) else { break };
             for byte in &bad[..length] {
-                self.ready.extend_from_slice(b"\\\\x");
-                self.ready.extend_from_slice(hex(&[*byte]).as_bytes());
+                (self.replace)(*byte, &mut self.ready);
             }
             rest = &bad[length..];
         }
@@ -70,7 +93,7 @@ impl<R: BufRead> Escaped<R> {
     }
 }
 
-impl<R: BufRead> Read for Escaped<R> {
+impl<R: BufRead> Read for Mended<R> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if self.given == self.ready.len() {
             self.refill()?;
@@ -91,7 +114,7 @@ mod tests {
 
     fn escaped(bytes: &[u8], capacity: usize) -> String {
         let mut text = Vec::new();
-        Escaped::new(BufReader::with_capacity(capacity, bytes)).read_to_end(&mut text).unwrap();
+        Mended::new(BufReader::with_capacity(capacity, bytes), escape).read_to_end(&mut text).unwrap();
         String::from_utf8(text).unwrap()
     }
 
@@ -109,6 +132,14 @@ mod tests {
                 assert_eq!(escaped(bytes, capacity), expected, "{bytes:?} in {capacity}");
             }
         }
+    }
+
+    #[test]
+    fn text_that_is_none_is_iso_8859_1() {
+        assert_eq!(text(b"caf\xe9 \xc3\xa9"), "café é");
+        let mut mended = Vec::new();
+        Mended::new(&b"caf\xe9 \xc3\xa9"[..], latin).read_to_end(&mut mended).unwrap();
+        assert_eq!(mended, "café é".as_bytes());
     }
 
     proptest! {

@@ -1,0 +1,13 @@
+//! What Ganglia tells.
+//!
+//! * [`xml`]: the state of a cluster or grid, as `gmond` and `gmetad` give it to whoever connects.
+//! * [`packet`]: what `gmond` and `gmetric` send; `xdr` is how, `old` what it was before Ganglia 3.1.
+//! * `value` turns a type and a slope into a value.
+
+mod old;
+pub mod packet;
+mod value;
+pub mod xml;
+mod xdr;
+
+pub use packet::Packets;

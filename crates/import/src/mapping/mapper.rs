@@ -1,0 +1,224 @@
+//! Applies the table to readings.
+
+use record::entry::Nanos;
+use record::metric::{Kind, Metric};
+
+use super::rates::{Rates, Told, Unused};
+use super::table::{Join, Purpose, Rule, Table};
+use crate::monitor::{Counts, Reading, Value};
+use crate::recent::Recent;
+
+/// No machine has more.
+const CORES_MAX: f64 = 65_536.0;
+
+/// A value of ours, or a part of one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    pub host: String,
+    pub cluster: Option<String>,
+    pub time: Nanos,
+    pub target: Target,
+    /// Which part of it; empty for all of it.
+    pub part: String,
+    pub join: Join,
+    /// The parts without which the whole is unknown. None named: all that there ever were.
+    pub needs: Vec<String>,
+    pub amount: Amount,
+}
+
+/// What a value is of.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Target {
+    Metric(&'static Metric),
+    /// Nothing in our catalogue: a name of the table, or the series' own.
+    Own(String),
+}
+
+/// How much, in the unit of the metric; of what has none, as it was told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Amount {
+    Level(f64),
+    /// Each second, since the last value where that is known.
+    Rate {
+        per_second: f64,
+        since: Option<Nanos>,
+    },
+}
+
+/// Why a reading gave no point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Skipped {
+    #[error("{0}")]
+    Unused(Unused),
+    #[error("the table says to leave it out")]
+    Ignored,
+    #[error("a share of all cores, and nobody has said how many there are")]
+    CoresUnknown,
+    #[error("neither a sum nor a rate, where one is needed, or the other way round")]
+    WrongKind,
+}
+
+/// Turns readings into points, and keeps what it must know for that of each series and host.
+pub struct Mapper {
+    table: Table,
+    rates: Rates,
+    /// How many cores each host has.
+    cores: Recent<(Option<String>, String), f64>,
+    skipped: Counts<Skipped>,
+    unmapped: u64,
+}
+
+impl Mapper {
+    /// Remembers at most so many series, and as many hosts.
+    pub fn new(table: Table, bound: usize) -> Self {
+        let (rates, cores) = (Rates::new(bound), Recent::new(bound));
+        Mapper { table, rates, cores, skipped: Counts::default(), unmapped: 0 }
+    }
+
+    /// What gave no point, by reason.
+    pub fn skipped(&self) -> &Counts<Skipped> {
+        &self.skipped
+    }
+
+    /// How many readings the table has no row for; they keep their own names.
+    pub fn unmapped(&self) -> u64 {
+        self.unmapped
+    }
+
+    /// How many series are remembered, and how many were forgotten for want of room.
+    pub fn series(&self) -> (usize, u64) {
+        (self.rates.len(), self.rates.forgotten())
+    }
+
+    /// The points of a reading: none, one, or one for each metric that it is a part of.
+    pub fn map(&mut self, reading: &Reading) -> Vec<Point> {
+        let rules: Vec<Rule> = self.table.rules(&reading.path).cloned().collect();
+        if rules.is_empty() {
+            self.unmapped += 1;
+            let target = Target::Own(reading.path.to_string());
+            let told = self.rates.see(reading, false).map_err(Skipped::Unused);
+            return self.kept(told.map(|told| vec![point(reading, target, None, amount(told, 1.0))]));
+        }
+        for rule in &rules {
+            self.learn(rule, reading);
+        }
+        let measuring: Vec<&Rule> = rules.iter().filter(|rule| rule.measures(reading)).collect();
+        if measuring.is_empty() {
+            let is_learned = rules.iter().any(|rule| rule.learns());
+            return if is_learned { Vec::new() } else { self.kept(Err(Skipped::Ignored)) };
+        }
+        let is_sum = measuring.iter().any(|rule| self.is_sum(rule, reading));
+        let told = match self.rates.see(reading, is_sum) {
+            Ok(told) => told,
+            Err(why) => return self.kept(Err(Skipped::Unused(why))),
+        };
+        let mut points = Vec::new();
+        for rule in measuring {
+            let made = self.measure(rule, reading, told).map(|point| vec![point]);
+            points.extend(self.kept(made));
+        }
+        points
+    }
+
+    fn kept(&mut self, made: Result<Vec<Point>, Skipped>) -> Vec<Point> {
+        made.unwrap_or_else(|why| {
+            self.skipped.count(why);
+            Vec::new()
+        })
+    }
+
+    /// A state that a row says is a sum: the metric is one, and the unit is not that of a rate.
+    fn is_sum(&self, rule: &Rule, reading: &Reading) -> bool {
+        let is_rate = self.table.unit(rule, reading.unit.as_deref()).is_some_and(|unit| unit.each_second);
+        match &rule.purpose {
+            Purpose::Metric(metric) => metric.kind == Kind::Counter && !is_rate,
+            Purpose::Own { is_counter, .. } => *is_counter,
+            _ => false,
+        }
+    }
+
+    fn learn(&mut self, rule: &Rule, reading: &Reading) {
+        let key = (reading.cluster.clone(), reading.host.clone());
+        let cores = match (&rule.purpose, reading.value) {
+            (Purpose::LearnCores, Value::Gauge(cores)) => Some(cores),
+            (Purpose::LearnCore, _) => {
+                let known = self.cores.get(&key).copied().unwrap_or(0.0);
+                core(&rule.part_of(&reading.path)).map(|core| known.max(core + 1.0))
+            }
+            _ => None,
+        };
+        if let Some(cores) = cores.filter(|cores| (1.0..=CORES_MAX).contains(cores)) {
+            self.cores.insert(key, cores);
+        }
+    }
+
+    fn measure(&mut self, rule: &Rule, reading: &Reading, told: Told) -> Result<Point, Skipped> {
+        let unit = self.table.unit(rule, reading.unit.as_deref());
+        let mut times = unit.map_or(1.0, |unit| unit.times);
+        let (is_rate, is_share) =
+            unit.map_or((false, false), |unit| (unit.each_second, unit.of_all_cores));
+        if is_share {
+            let key = (reading.cluster.clone(), reading.host.clone());
+            times *= self.cores.get(&key).copied().ok_or(Skipped::CoresUnknown)?;
+        }
+        if rule.is_minus {
+            times = -times;
+        }
+        let target = match &rule.purpose {
+            Purpose::Metric(metric) => Target::Metric(metric),
+            Purpose::Own { name, .. } => Target::Own(name.clone()),
+            _ => return Err(Skipped::Ignored),
+        };
+        let told = match told {
+            Told::Level(level) if is_rate => Told::Rate { per_second: level, since: None },
+            told => told,
+        };
+        let wanted = match &target {
+            Target::Metric(metric) => Some(metric.kind),
+            Target::Own(_) => None,
+        };
+        match (wanted, told) {
+            (Some(Kind::Gauge), Told::Rate { .. }) | (Some(Kind::Counter), Told::Level(_)) => {
+                Err(Skipped::WrongKind)
+            }
+            _ => Ok(point(reading, target, Some(rule), amount(told, times))),
+        }
+    }
+}
+
+impl Rule {
+    fn learns(&self) -> bool {
+        matches!(self.purpose, Purpose::LearnCores | Purpose::LearnCore)
+    }
+
+    fn measures(&self, reading: &Reading) -> bool {
+        let is_measured = matches!(self.purpose, Purpose::Metric(_) | Purpose::Own { .. });
+        is_measured && !self.excepts(&self.part_of(&reading.path))
+    }
+}
+
+fn amount(told: Told, times: f64) -> Amount {
+    match told {
+        Told::Level(level) => Amount::Level(level * times),
+        Told::Rate { per_second, since } => Amount::Rate { per_second: per_second * times, since },
+    }
+}
+
+fn point(reading: &Reading, target: Target, rule: Option<&Rule>, amount: Amount) -> Point {
+    Point {
+        host: reading.host.clone(),
+        cluster: reading.cluster.clone(),
+        time: reading.time,
+        target,
+        part: rule.map_or(String::new(), |rule| rule.part_of(&reading.path).into_owned()),
+        join: rule.map_or(Join::Each, |rule| rule.join),
+        needs: rule.map_or(Vec::new(), |rule| rule.needs.clone()),
+        amount,
+    }
+}
+
+/// The number at the end of `cpu12`.
+fn core(part: &str) -> Option<f64> {
+    let digits = part.trim_start_matches(|byte: char| !byte.is_ascii_digit());
+    digits.parse::<u32>().ok().map(f64::from)
+}

@@ -1,0 +1,346 @@
+//! From the names of others to our metrics, and from parts to wholes.
+
+use import::influx::{self, Precision};
+use import::mapping::table::Join;
+use import::mapping::{Amount, Joined, Joiner, Mapper, Point, Skipped, Table, Target, Unused};
+use import::monitor::{Path, Reading, System, Taken, Value, Width};
+use proptest::prelude::*;
+
+const SECOND: u64 = 1_000_000_000;
+const NOON: u64 = 1_794_844_546;
+
+fn mapper() -> Mapper {
+    Mapper::new(Table::shipped().unwrap(), 1000)
+}
+
+fn reading(path: Path, seconds: u64, value: Value) -> Reading {
+    let time = (NOON + seconds) * SECOND;
+    Reading { host: "n1".into(), cluster: None, time, interval: None, path, unit: None, value }
+}
+
+fn ganglia(name: &str, value: f64) -> Reading {
+    reading(Path::new(System::Ganglia, name.into()), 0, Value::Gauge(value))
+}
+
+/// `cpu-0/cpu-user/value`
+fn collectd(path: &str, seconds: u64, value: Value) -> Reading {
+    let parts: Vec<&str> = path.split('/').collect();
+    let split = |text: &str| {
+        let (name, instance) = text.split_once('-').unwrap_or((text, ""));
+        (name.to_owned(), instance.to_owned())
+    };
+    let (plugin, plugin_instance) = split(parts[0]);
+    let (kind, kind_instance) = split(parts[1]);
+    let source = parts[2].to_owned();
+    let path = Path { plugin_instance, kind, kind_instance, source, ..Path::new(System::Collectd, plugin) };
+    reading(path, seconds, value)
+}
+
+fn lines(body: &str) -> Vec<Reading> {
+    let mut taken = Taken::default();
+    influx::read(body.as_bytes(), Precision::Seconds, NOON * SECOND, &mut taken);
+    assert_eq!(taken.drops.iter().count(), 0, "{body}");
+    taken.readings
+}
+
+fn shown(point: &Point) -> String {
+    let name = match &point.target {
+        Target::Metric(metric) => metric.name,
+        Target::Own(name) => name,
+    };
+    let amount = match point.amount {
+        Amount::Level(level) => format!("{level}"),
+        Amount::Rate { per_second, since: Some(since) } => {
+            format!("{per_second}/s over {}", (point.time - since) as f64 / SECOND as f64)
+        }
+        Amount::Rate { per_second, since: None } => format!("{per_second}/s"),
+    };
+    let part = if point.part.is_empty() { String::new() } else { format!("[{}]", point.part) };
+    format!("{name}{part} {amount}")
+}
+
+fn map(mapper: &mut Mapper, readings: &[Reading]) -> String {
+    let points: Vec<String> = readings.iter().flat_map(|reading| mapper.map(reading)).map(|p| shown(&p)).collect();
+    points.join("; ")
+}
+
+fn check(readings: &[Reading], expected: &str) {
+    assert_eq!(map(&mut mapper(), readings), expected, "{readings:?}");
+}
+
+#[test]
+fn ganglia_by_name() {
+    let of = |name: &str, value: f64| vec![ganglia("cpu_num", 4.0), ganglia(name, value)];
+    for (name, value, expected) in [
+        ("cpu_user", 50.0, "node_cpu_user 2000000000/s"),
+        ("cpu_wio", 25.0, "node_cpu_iowait 1000000000/s"),
+        ("load_one", 1.25, "node_load 125"),
+        ("mem_total", 2.0, "node_memory_total 2048"),
+        ("mem_free", 2.0, "node_memory_available[mem_free] 2048"),
+        ("swap_total", 2.0, "node_swap_used[swap_total] 2048"),
+        ("swap_free", 2.0, "node_swap_used[swap_free] -2048"),
+        ("bytes_in", 7.5, "node_net_received 7.5/s"),
+        ("disk_total", 2.0, "disk_total 2000000000"),
+        ("proc_run", 3.0, "processes_running 3"),
+        ("gpu_util", 3.0, "ganglia/gpu_util 3"),
+    ] {
+        check(&of(name, value), expected);
+    }
+}
+
+#[test]
+fn a_unit_that_is_said_is_believed() {
+    let mut bytes = ganglia("mem_total", 2.0);
+    for (unit, expected) in [("KB", "2048"), ("bytes", "2"), ("MB", "2097152"), ("CPUs", "2048"), ("bytes/sec", "2048")] {
+        bytes.unit = Some(unit.into());
+        check(&[bytes.clone()], &format!("node_memory_total {expected}"));
+    }
+}
+
+#[test]
+fn a_share_needs_the_number_of_cores() {
+    let mut mapper = mapper();
+    assert_eq!(map(&mut mapper, &[ganglia("cpu_user", 50.0)]), "");
+    assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 1);
+    // Of this host, and no other.
+    let mut other = ganglia("cpu_num", 8.0);
+    other.host = "n2".into();
+    assert_eq!(map(&mut mapper, &[other, ganglia("cpu_num", 1e9), ganglia("cpu_idle", 50.0)]), "");
+    assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 2);
+    // Processors that are told apart are counted.
+    let percent = |seconds| collectd("cpu/percent-user/value", seconds, Value::Gauge(50.0));
+    let core = |core, seconds| collectd(&format!("cpu-{core}/cpu-user/value"), seconds, Value::Derive(0));
+    assert_eq!(map(&mut mapper, &[core(0, 0), core(2, 0), core(1, 0), percent(0)]), "node_cpu_user 1500000000/s");
+}
+
+#[test]
+fn collectd_by_path() {
+    let derive = |path: &'static str| vec![collectd(path, 0, Value::Derive(100)), collectd(path, 10, Value::Derive(300))];
+    let gauge = |path: &str, value| vec![collectd(path, 0, Value::Gauge(value))];
+    for (readings, expected) in [
+        (derive("cpu-1/cpu-user/value"), "node_cpu_user[1] 200000000/s over 10"),
+        (derive("cpu-1/cpu-wait/value"), "node_cpu_iowait[1] 200000000/s over 10"),
+        (gauge("cpu-1/percent-user/value", 50.0), "node_cpu_user[1] 500000000/s"),
+        (gauge("load/load/shortterm", 1.5), "node_load 150"),
+        (gauge("load/load/midterm", 1.5), "collectd/load/load/midterm 1.5"),
+        (gauge("memory/memory-used/value", 5.0), "node_memory_total[used] 5"),
+        (gauge("memory/memory-free/value", 5.0), "node_memory_total[free] 5; node_memory_available[free] 5"),
+        (gauge("swap/swap-used/value", 5.0), "node_swap_used 5"),
+        (derive("disk-sda/disk_octets/read"), "node_disk_read[sda] 20/s over 10"),
+        (derive("disk-nvme0n1/disk_octets/write"), "node_disk_write[nvme0n1] 20/s over 10"),
+        (derive("disk-sda1/disk_octets/read"), ""),
+        (derive("interface-eth0/if_octets/rx"), "node_net_received[eth0] 20/s over 10"),
+        (derive("interface-lo/if_octets/tx"), ""),
+        (derive("interface-eth0/if_packets/tx"), "collectd/interface-eth0/if_packets/tx 20/s over 10"),
+        (gauge("sensors-k10temp/temperature-temp1/value", 41.5), "node_temperature[collectd/sensors-k10temp/temperature-temp1/value] 41500"),
+        (gauge("ipmi/power-psu system/value", 300.0), "power[collectd/ipmi/power-psu system/value] 300"),
+        (gauge("df-root/df_complex-used/value", 9.0), "disk_used[root] 9"),
+        (gauge("uptime/uptime/value", 9.0), "uptime 9000000000"),
+        (gauge("processes/ps_state-running/value", 9.0), "processes[running] 9"),
+        (derive("nfs-v3client/nfs_procedure-read/value"), "nfs_operations[collectd/nfs-v3client/nfs_procedure-read/value] 20/s over 10"),
+    ] {
+        check(&readings, expected);
+    }
+    // With StoreRates there is nothing to wait for.
+    check(&[collectd("interface-eth0/if_octets/rx", 0, Value::Rate(5.0))], "node_net_received[eth0] 5/s");
+}
+
+#[test]
+fn telegraf_by_name() {
+    for (body, expected) in [
+        ("system,host=n1 n_cpus=4i,load1=1.5\ncpu,cpu=cpu-total,host=n1 usage_user=50", "node_load 150; node_cpu_user 2000000000/s"),
+        ("cpu,cpu=cpu3,host=n1 usage_user=9\ncpu,cpu=cpu-total,host=n1 usage_iowait=50,time_user=5", "node_cpu_iowait 2000000000/s"),
+        ("mem,host=n1 total=9i,available=5i", "node_memory_total 9; node_memory_available 5"),
+        ("net,host=n1,interface=eth0 bytes_recv=10i 1794844546\nnet,host=n1,interface=eth0 bytes_recv=30i 1794844556", "node_net_received[eth0] 2/s over 10"),
+        ("net,host=n1,interface=lo bytes_recv=10i 1794844546\nnet,host=n1,interface=lo bytes_recv=30i 1794844556", ""),
+        ("diskio,host=n1,name=vda read_bytes=10i 1794844546\ndiskio,host=n1,name=vda read_bytes=30i 1794844556", "node_disk_read[vda] 2/s over 10"),
+        ("infiniband,device=m,host=n1,port=1 port_rcv_data=10i 1794844546\ninfiniband,device=m,host=n1,port=1 port_rcv_data=30i 1794844556", "node_ib_received[influx/infiniband,device=m,port=1/port_rcv_data] 8/s over 10"),
+        ("disk,host=n1,path=/ used=5i", "disk_used[/] 5"),
+    ] {
+        check(&lines(body), expected);
+    }
+}
+
+#[test]
+fn cc_metric_collector_by_name() {
+    for (body, expected) in [
+        ("cpu_user,hostname=n1,type=node value=150", "node_cpu_user 1500000000/s"),
+        ("cpu_user,hostname=n1,type=hwthread,type-id=0 value=50", ""),
+        ("mem_total,hostname=n1,type=node value=5", "node_memory_total 5120"),
+        ("mem_total,hostname=n1,type=node,unit=MByte value=5", "node_memory_total 5242880"),
+        ("mem_total,hostname=n1,type=memoryDomain,type-id=0 value=5", "influx/mem_total,type=memoryDomain,type-id=0/value 5"),
+        ("ib_recv,device=mlx5,hostname=n1,type=node value=5i 1794844546\nib_recv,device=mlx5,hostname=n1,type=node value=25i 1794844556", "node_ib_received[influx/ib_recv,device=mlx5,type=node/value] 2/s over 10"),
+        ("net_bytes_in,hostname=n1,stype=network,stype-id=eth0,type=node value=5i 1794844546\nnet_bytes_in,hostname=n1,stype=network,stype-id=eth0,type=node value=25i 1794844556", "node_net_received[eth0] 2/s over 10"),
+        ("temp_core_0,hostname=n1,type=node value=41", "node_temperature[influx/temp_core_0,type=node/value] 41000"),
+        ("temp_core_0_max_temp,hostname=n1,type=node value=99", ""),
+    ] {
+        check(&lines(body), expected);
+    }
+}
+
+#[test]
+fn all_that_gives_nothing_is_counted() {
+    let mut mapper = mapper();
+    let derive = |seconds, count| collectd("interface-eth0/if_octets/rx", seconds, Value::Derive(count));
+    let excepted = collectd("interface-lo/if_octets/rx", 0, Value::Derive(0));
+    let counter = collectd("load/load/shortterm", 0, Value::Counter { count: 1, width: Width::Unknown });
+    let again = collectd("load/load/shortterm", 10, Value::Counter { count: 2, width: Width::Unknown });
+    let unknown = collectd("new/new/value", 0, Value::Gauge(1.0));
+    map(&mut mapper, &[derive(0, 9), derive(0, 9), derive(10, 5), excepted, counter, again, unknown]);
+    use Skipped::{Ignored, Unused as Not, WrongKind};
+    let counted: Vec<_> = mapper.skipped().iter().collect();
+    assert_eq!(counted, [(Not(Unused::First), 2), (Not(Unused::Repeated), 1), (Not(Unused::Reset), 1), (Ignored, 1), (WrongKind, 1)]);
+    assert_eq!((mapper.unmapped(), mapper.series()), (1, (3, 0)));
+}
+
+#[test]
+fn a_site_adds_rows() {
+    let mut table = Table::shipped().unwrap();
+    table.add("[[ganglia]]\nplugin = \"node_watts_#\"\nown = \"power\"\npart = \"plugin\"", "site.toml").unwrap();
+    let points = Mapper::new(table, 10).map(&ganglia("node_watts_1", 7.0));
+    assert_eq!(points.iter().map(shown).collect::<String>(), "power[node_watts_1] 7");
+}
+
+#[test]
+fn a_row_that_is_wrong_is_named() {
+    for (row, expected) in [
+        ("metric = \"node_speed\"", "no metric of a node is called `node_speed`"),
+        ("metric = \"cpu\"", "no metric of a node is called `cpu`"),
+        ("metric = \"node_load\"\nunit = \"furlongs\"", "no unit is called `furlongs`"),
+        ("metric = \"node_load\"\nunit = \"KB\"", "`KB` does not measure what `node_load` counts"),
+        ("metric = \"node_memory_total\"\nunit = \"bytes/sec\"", "a rate cannot be told of a metric that is a state"),
+        ("metric = \"node_load\"\njoin = \"sum\"", "a part is told apart by nothing"),
+        ("metric = \"node_load\"\nown = \"x\"", "one of metric, own, learn and ignore is needed, and only one"),
+        ("", "one of metric, own, learn and ignore is needed, and only one"),
+        ("own = \"x\"\npart = \"plugin\"\nexcept = \"what\"", "no list of exceptions is called `what`"),
+    ] {
+        let mut table = Table::shipped().unwrap();
+        let text = format!("[[ganglia]]\nplugin = \"ok\"\nown = \"x\"\n[[ganglia]]\nplugin = \"a\"\n{row}\n");
+        let error = table.add(&text, "site.toml").unwrap_err().to_string();
+        assert_eq!(error, format!("site.toml: row 2 of ganglia: {expected}"));
+        // Nothing of the file is taken.
+        assert_eq!(map(&mut Mapper::new(table, 10), &[ganglia("ok", 1.0)]), "ganglia/ok 1");
+    }
+    let error = Table::default().add("[[ganglia]]\nplugin = \"a\"\nmetrik = \"b\"", "site.toml").unwrap_err().to_string();
+    assert!(error.starts_with("site.toml: ") && error.contains("metrik") && error.contains("line 3"), "{error}");
+    let error = Table::default().add("[[unit]]\nnames = [\"x\"]\nof = \"y\"\ntimes = 1.0", "f").unwrap_err();
+    assert_eq!(error.to_string(), "f: unit [\"x\"]: nothing is counted in `y`");
+}
+
+fn point(part: &str, seconds: u64, level: f64, join: Join, needs: &[&str]) -> Point {
+    Point {
+        host: "n1".into(),
+        cluster: None,
+        time: seconds * SECOND,
+        target: Target::Own("x".into()),
+        part: part.into(),
+        join,
+        needs: needs.iter().map(|name| (*name).to_owned()).collect(),
+        amount: Amount::Level(level),
+    }
+}
+
+/// Parts with their times: what comes of them, and of the end.
+fn joined(parts: &[(&str, u64, f64)], join: Join, needs: &[&str]) -> String {
+    let mut joiner = Joiner::new(100);
+    let mut all: Vec<Joined> =
+        parts.iter().map(|(part, time, level)| joiner.take(point(part, *time, *level, join, needs))).collect();
+    all.extend(joiner.finish());
+    let shown = all.iter().filter_map(|joined| match joined {
+        Joined::Whole(point) => Some(format!("{}@{}", shown(point), point.time / SECOND)),
+        Joined::Incomplete => Some("incomplete".into()),
+        Joined::Waiting => None,
+    });
+    shown.collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn parts_become_a_whole() {
+    for (parts, join, expected) in [
+        (&[("a", 1, 1.0), ("b", 1, 2.0), ("a", 2, 3.0), ("b", 3, 4.0)][..], Join::Sum, "x 3@1; x 7@3"),
+        (&[("a", 1, 5.0), ("b", 1, 2.0)], Join::Max, "x 5@1"),
+        (&[("a", 1, 5.0), ("b", 1, 2.0)], Join::Each, "x[a] 5@1; x[b] 2@1"),
+        // One is late, and comes again.
+        (
+            &[("a", 1, 1.0), ("b", 1, 2.0), ("a", 2, 1.0), ("a", 3, 1.0), ("b", 3, 2.0)],
+            Join::Sum,
+            "x 3@1; incomplete; x 3@3",
+        ),
+        // One is gone.
+        (
+            &[("a", 1, 1.0), ("b", 1, 2.0), ("a", 2, 1.0), ("a", 3, 1.0), ("a", 4, 1.0), ("a", 5, 1.0)],
+            Join::Sum,
+            "x 3@1; incomplete; incomplete; incomplete; x 1@5",
+        ),
+        (&[], Join::Sum, ""),
+    ] {
+        assert_eq!(joined(parts, join, &[]), expected, "{parts:?}");
+    }
+}
+
+#[test]
+fn parts_that_are_needed_by_name() {
+    let needs = &["a", "b"];
+    for (parts, expected) in [
+        (&[("a", 1, 1.0), ("b", 1, 2.0)][..], "x 3@1"),
+        (&[("a", 1, 1.0)], "incomplete"),
+        // One comes rarely.
+        (&[("a", 1, 10.0), ("b", 1, 2.0), ("b", 60, 3.0), ("b", 120, 4.0)], "x 12@1; x 13@60; x 14@120"),
+        (&[("a", 1, 10.0), ("b", 1, 2.0), ("b", 4000, 3.0)], "x 12@1; incomplete"),
+        // What is there besides counts, too.
+        (&[("a", 1, 1.0), ("b", 1, 2.0), ("c", 1, 4.0)], "x 7@1"),
+    ] {
+        assert_eq!(joined(parts, Join::Sum, needs), expected, "{parts:?}");
+    }
+}
+
+#[test]
+fn rates_are_joined_from_the_earliest_on() {
+    let mut joiner = Joiner::new(10);
+    for (part, since) in [("a", Some(5 * SECOND)), ("b", Some(3 * SECOND))] {
+        let amount = Amount::Rate { per_second: 1.5, since };
+        assert_eq!(joiner.take(Point { amount, ..point(part, 10, 0.0, Join::Sum, &[]) }), Joined::Waiting);
+    }
+    let Some(Joined::Whole(whole)) = joiner.finish().pop() else { panic!() };
+    assert_eq!(shown(&whole), "x 3/s over 7");
+}
+
+proptest! {
+    /// A node's counters, told in any steps, give the same as their first and last value.
+    #[test]
+    fn rates_add_up_to_what_was_counted(steps in proptest::collection::vec((1u64..1000, 0u64..1 << 40), 1..30), start in any::<u64>()) {
+        let mut mapper = mapper();
+        let (mut time, mut count, mut sum, mut expected) = (0, start, 0.0, 0.0);
+        for (later, more) in [(0, 0)].iter().chain(&steps) {
+            (time, count) = (time + later, count.wrapping_add(*more));
+            let value = Value::Counter { count, width: Width::Bits64 };
+            for point in mapper.map(&collectd("interface-eth0/if_octets/rx", time, value)) {
+                let Amount::Rate { per_second, since: Some(since) } = point.amount else { panic!() };
+                sum += per_second * (point.time - since) as f64 / SECOND as f64;
+            }
+            expected += *more as f64;
+        }
+        prop_assert!((sum - expected).abs() <= expected * 1e-9, "{} {}", sum, expected);
+    }
+
+    #[test]
+    fn any_readings_are_mapped_without_a_panic(names in proptest::collection::vec("(cpu|cpu_user|cpu_num|mem_free|interface|if_octets|rx|[a-z]{0,3})", 5), times in proptest::collection::vec((0u64..100, any::<f64>(), any::<u64>(), 0..6usize), 0..9)) {
+        let (mut mapper, mut joiner) = (mapper(), Joiner::new(5));
+        for (time, float, count, kind) in times {
+            let value = [Value::Gauge(float), Value::Sum(float), Value::Rate(float), Value::Derive(count as i64), Value::Absolute(count), Value::Counter { count, width: Width::Unknown }][kind];
+            for system in [System::Ganglia, System::Collectd, System::Influx] {
+                let path = Path { system, plugin: names[0].clone(), plugin_instance: names[1].clone(), kind: names[2].clone(), kind_instance: names[3].clone(), source: names[4].clone(), tags: vec![] };
+                for point in mapper.map(&reading(path, time, value)) {
+                    joiner.take(point);
+                }
+            }
+        }
+        joiner.finish();
+    }
+
+    #[test]
+    fn any_table_is_read_without_a_panic(text in ".{0,100}", row in "[a-z_ =\"#*\\[\\]\n]{0,80}") {
+        let _ = Table::default().add(&text, "f");
+        let _ = Table::default().add(&format!("[[ganglia]]\nplugin = \"a\"\n{row}"), "f");
+    }
+}
