@@ -133,13 +133,16 @@ fn parts_hold_until_there_are_others() {
         .text(5, "")
         .values(&[1.5, -2.5, 3.0].map(Value::Gauge));
     let taken = read(&packet);
-    assert_eq!(shown(&taken), [
-        "n1 0 collectd/cpu-0/cpu-user/value Derive(-5)",
-        "n1 0 collectd/cpu-0/cpu-idle/value Derive(7)",
-        "n1 0.5 collectd/load/load/shortterm Gauge(1.5)",
-        "n1 0.5 collectd/load/load/midterm Gauge(-2.5)",
-        "n1 0.5 collectd/load/load/longterm Gauge(3.0)",
-    ]);
+    assert_eq!(
+        shown(&taken),
+        [
+            "n1 0 collectd/cpu-0/cpu-user/value Derive(-5)",
+            "n1 0 collectd/cpu-0/cpu-idle/value Derive(7)",
+            "n1 0.5 collectd/load/load/shortterm Gauge(1.5)",
+            "n1 0.5 collectd/load/load/midterm Gauge(-2.5)",
+            "n1 0.5 collectd/load/load/longterm Gauge(3.0)",
+        ]
+    );
     let intervals: Vec<_> = taken.readings.iter().map(|reading| reading.interval.unwrap()).collect();
     assert_eq!(intervals[1..3], [10 * SECOND, 5 * SECOND / 2]);
 }
@@ -172,7 +175,10 @@ fn what_cannot_be_taken_is_counted() {
         (Packet::n1().text(2, "load").text(4, "load").values(&[Value::Gauge(0.0)]), Dropped::UnknownType),
         (Packet::n1().text(2, "x").text(4, "new").values(&[Value::Gauge(0.0)]), Dropped::UnknownType),
         (Packet::n1().text(2, "x").text(4, "uptime").values(&[Value::Gauge(f64::NAN)]), Dropped::NoValue),
-        (Packet::n1().text(2, "x").text(4, "uptime").part(6, &[0, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0]), Dropped::Malformed),
+        (
+            Packet::n1().text(2, "x").text(4, "uptime").part(6, &[0, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0]),
+            Dropped::Malformed,
+        ),
         (Packet::n1().text(2, "x").text(4, "uptime").part(6, &[0, 2, 1, 1, 0, 0]), Dropped::Malformed),
         (Packet::n1().number(0x101, 1).text(0x100, "down"), Dropped::NoMeasurement),
         (load(Packet::n1().text(0, &"x".repeat(300))), Dropped::TooLong),
@@ -230,7 +236,9 @@ fn security_as_demanded() {
         let found = read_by(&network(level, users), &packet.0);
         let name = format!("{level:?} {users} {:?}", found.drops);
         match expected {
-            Ok(count) => assert_eq!((found.readings.len(), found.drops), (count, Default::default()), "{name}"),
+            Ok(count) => {
+                assert_eq!((found.readings.len(), found.drops), (count, Default::default()), "{name}")
+            }
             Err(why) => {
                 let once = found.drops.iter().collect::<Vec<_>>();
                 assert_eq!((found.readings.len(), once), (0, vec![(why, 1)]), "{name}");
@@ -289,12 +297,15 @@ fn what_is_posted() {
     let octets = item("12,9007199254740993", r#""derive","counter""#, r#""rx","tx""#);
     let gauge = item("1.5,null", r#""gauge","gauge""#, r#""a","b""#);
     let taken = posted(&format!("[{octets},{gauge}]"), Stored::Counts);
-    assert_eq!(shown(&taken), [
-        "n1 0.125 collectd/interface-eth0/if_octets/rx Derive(12)",
-        "n1 0.125 collectd/interface-eth0/if_octets/tx Counter { count: 9007199254740993, width: Unknown }",
-        "n1 0.125 collectd/interface-eth0/if_octets/a Gauge(1.5)",
-        "1 NoValue",
-    ]);
+    assert_eq!(
+        shown(&taken),
+        [
+            "n1 0.125 collectd/interface-eth0/if_octets/rx Derive(12)",
+            "n1 0.125 collectd/interface-eth0/if_octets/tx Counter { count: 9007199254740993, width: Unknown }",
+            "n1 0.125 collectd/interface-eth0/if_octets/a Gauge(1.5)",
+            "1 NoValue",
+        ]
+    );
     assert_eq!(taken.readings[0].interval, Some(10 * SECOND));
     // The same with StoreRates: the kind is said to be derive all the same.
     let taken = posted(&format!("[{octets}]"), Stored::Rates);
@@ -352,25 +363,32 @@ fn rows(path: &str, text: &str, stored: Stored) -> Vec<String> {
 fn rows_of_files() {
     let octets = "n1/interface-eth0/if_octets-2026-11-16";
     let text = format!("epoch,rx,tx\n{NOON}.500,-1,20\n{NOON}.750,30,nan\nx,1,2\n{NOON},1\n{NOON}.9,12,34");
-    assert_eq!(rows(octets, &text, Stored::Counts), [
-        "n1 0.5 collectd/interface-eth0/if_octets/rx Derive(-1)",
-        "n1 0.5 collectd/interface-eth0/if_octets/tx Derive(20)",
-        "n1 0.75 collectd/interface-eth0/if_octets/rx Derive(30)",
-        "2 Malformed",
-        "1 Truncated",
-        "1 NoValue",
-    ]);
+    assert_eq!(
+        rows(octets, &text, Stored::Counts),
+        [
+            "n1 0.5 collectd/interface-eth0/if_octets/rx Derive(-1)",
+            "n1 0.5 collectd/interface-eth0/if_octets/tx Derive(20)",
+            "n1 0.75 collectd/interface-eth0/if_octets/rx Derive(30)",
+            "2 Malformed",
+            "1 Truncated",
+            "1 NoValue",
+        ]
+    );
     let text = format!("epoch,rx,tx\n{NOON},1.5,2\n");
     assert_eq!(rows(octets, &text, Stored::Rates)[0], "n1 0 collectd/interface-eth0/if_octets/rx Rate(1.5)");
     assert_eq!(rows(octets, &text, Stored::Counts)[1..], ["1 UnexpectedRate"]);
     let text = format!("epoch,a,b,c,d\n{NOON},1,1.5,-3,4\n");
-    assert_eq!(rows("n1/p/all", &text, Stored::Counts), [
-        "n1 0 collectd/p/all/a Counter { count: 1, width: Unknown }",
-        "n1 0 collectd/p/all/b Gauge(1.5)",
-        "n1 0 collectd/p/all/c Derive(-3)",
-        "n1 0 collectd/p/all/d Absolute(4)",
-    ]);
-    for (path, text) in [("n1/p/unheard", "epoch,a\n1,2\n"), (octets, "1,2,3\n"), (octets, "epoch,rx\n1,2\n")] {
+    assert_eq!(
+        rows("n1/p/all", &text, Stored::Counts),
+        [
+            "n1 0 collectd/p/all/a Counter { count: 1, width: Unknown }",
+            "n1 0 collectd/p/all/b Gauge(1.5)",
+            "n1 0 collectd/p/all/c Derive(-3)",
+            "n1 0 collectd/p/all/d Absolute(4)",
+        ]
+    );
+    for (path, text) in [("n1/p/unheard", "epoch,a\n1,2\n"), (octets, "1,2,3\n"), (octets, "epoch,rx\n1,2\n")]
+    {
         let shown = rows(path, text, Stored::Counts).join(" ");
         assert!(shown.ends_with("UnknownType"), "{text}: {shown}");
     }

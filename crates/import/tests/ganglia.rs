@@ -19,7 +19,8 @@ fn read(text: &[u8]) -> (Taken, Result<(), Error>) {
 fn shown(taken: &Taken) -> Vec<String> {
     let one = |reading: &Reading| {
         let time = reading.time as i64 / SECOND as i64 - NOW as i64;
-        let (cluster, unit) = (reading.cluster.as_deref().unwrap_or("-"), reading.unit.as_deref().unwrap_or("-"));
+        let (cluster, unit) =
+            (reading.cluster.as_deref().unwrap_or("-"), reading.unit.as_deref().unwrap_or("-"));
         format!("{cluster} {} {time} {} {unit} {:?}", reading.host, reading.path.plugin, reading.value)
     };
     let dropped = taken.drops.iter().map(|(why, count)| format!("{count} {why:?}"));
@@ -75,7 +76,10 @@ fn metrics_by_type_and_slope() {
         (r#"NAME="a" VAL="nan" TYPE="float" TN="7""#, "1 NoValue"),
         (r#"NAME="" VAL="1" TYPE="float" TN="7""#, "1 NoName"),
         (r#"NAME="a" VAL="1" TYPE="float" TN="1794844509""#, "1 ImpossibleTime"),
-        (r#"NAME="a" VAL="1" TYPE="float" UNITS="x&y<&lt;&bomb;" TN="7""#, "lom n1 -7 a x&y<&lt;&bomb; Gauge(1.0)"),
+        (
+            r#"NAME="a" VAL="1" TYPE="float" UNITS="x&y<&lt;&bomb;" TN="7""#,
+            "lom n1 -7 a x&y<&lt;&bomb; Gauge(1.0)",
+        ),
         (r#"NAME="a" VAL="1" TYPE="float" UNITS="&lt;&#176;C" TN="7""#, "lom n1 -7 a <°C Gauge(1.0)"),
         (r#"NAME="a" odd VAL="1" TYPE="float" TN="7""#, "1 Malformed"),
     ] {
@@ -103,7 +107,11 @@ fn names_in_both_encodings() {
 /// gmetad's clock is the one that TN counts from; each cluster keeps the time at which it was asked.
 #[test]
 fn the_outermost_clock_counts() {
-    let host = |name: &str| format!(r#"<HOST NAME="{name}" REPORTED="{NOW}"><METRIC NAME="m" VAL="1" TYPE="float" TN="5"/></HOST>"#);
+    let host = |name: &str| {
+        format!(
+            r#"<HOST NAME="{name}" REPORTED="{NOW}"><METRIC NAME="m" VAL="1" TYPE="float" TN="5"/></HOST>"#
+        )
+    };
     let inside = format!(
         r#"<GRID NAME="all" LOCALTIME="{NOW}"><GRID NAME="in" LOCALTIME="{}"><CLUSTER NAME="a" LOCALTIME="{}">{}</CLUSTER></GRID>
         <METRICS NAME="m" SUM="1" NUM="1" TYPE="float"/></GRID><CLUSTER NAME="b" LOCALTIME="{}">{}</CLUSTER>"#,
@@ -134,9 +142,10 @@ fn documents_that_are_broken() {
         (&long, |error| matches!(error, Error::Io(_))),
         (&endless, |error| matches!(error, Error::Io(_))),
         // A quote in a name, which gmetric refuses to send: no parser can know where it ends.
-        (&cluster(r#"<METRIC NAME="m" VAL="1" TYPE="float" TN="5"/><METRIC NAME="a"b" VAL="1"/>"#), |error| {
-            matches!(error, Error::Xml { .. })
-        }),
+        (
+            &cluster(r#"<METRIC NAME="m" VAL="1" TYPE="float" TN="5"/><METRIC NAME="a"b" VAL="1"/>"#),
+            |error| matches!(error, Error::Xml { .. }),
+        ),
         ("<GANGLIA_XML", |error| matches!(error, Error::Xml { .. })),
     ] {
         let (_, result) = read(text.as_bytes());
@@ -148,8 +157,10 @@ fn documents_that_are_broken() {
 
 #[test]
 fn a_host_without_a_name_has_none() {
-    let inside = format!(r#"<CLUSTER NAME="lom" LOCALTIME="{NOW}"><HOST>
-        <METRIC NAME="m" VAL="1" TYPE="float" TN="5"/></HOST></CLUSTER>"#);
+    let inside = format!(
+        r#"<CLUSTER NAME="lom" LOCALTIME="{NOW}"><HOST>
+        <METRIC NAME="m" VAL="1" TYPE="float" TN="5"/></HOST></CLUSTER>"#
+    );
     assert_eq!(shown(&read(document(&inside).as_bytes()).0), ["1 NoHost"]);
     let inside = r#"<HOST NAME="n1"><METRIC NAME="m" VAL="1" TYPE="float" TN="5"/></HOST>"#;
     assert_eq!(shown(&read(document(inside).as_bytes()).0), ["1 NoTime"]);
@@ -255,12 +266,14 @@ fn hosts_of_packets() {
 
 #[test]
 fn packets_before_ganglia_3_1() {
-    let metric = |xdr: Xdr| {
-        xdr.text("uint32").text("m").text("12").text("pkts").number(1).number(60).number(0)
-    };
+    let metric =
+        |xdr: Xdr| xdr.text("uint32").text("m").text("12").text("pkts").number(1).number(60).number(0);
     for (packet, expected) in [
         (metric(Xdr::new(0)), "- sender 0 m pkts Counter { count: 12, width: Bits32 }"),
-        (metric(Xdr::new(4096).text("n7").text("10.0.0.7")), "- n7 0 m pkts Counter { count: 12, width: Bits32 }"),
+        (
+            metric(Xdr::new(4096).text("n7").text("10.0.0.7")),
+            "- n7 0 m pkts Counter { count: 12, width: Bits32 }",
+        ),
         (Xdr::new(1).number(4), "- sender 0 cpu_num CPUs Gauge(4.0)"),
         (Xdr::new(10).raw(&2.5f32.to_be_bytes()), "- sender 0 cpu_user % Gauge(2.5)"),
         (Xdr::new(33).raw(&2.5f64.to_be_bytes()), "- sender 0 disk_total GB Gauge(2.5)"),
@@ -286,14 +299,26 @@ fn what_was_said_is_kept_within_a_bound() {
         assert!(reader.known() <= 10);
     }
     assert!(reader.forgotten() >= 990);
-    let packet = Xdr::id(128, "n1", "m", 0).text("x").text("m").text("C").number(0).number(0).number(0).number(1 << 31);
+    let packet = Xdr::id(128, "n1", "m", 0)
+        .text("x")
+        .text("m")
+        .text("C")
+        .number(0)
+        .number(0)
+        .number(0)
+        .number(1 << 31);
     assert_eq!(last(&[packet]), "1 TooLong");
 }
 
 #[test]
 fn a_heartbeat_is_no_measurement() {
     let told = Xdr::metadata("n1", "heartbeat", 0, "uint32", 0);
-    assert_eq!(packets(&[told, Xdr::id(133, "n1", "heartbeat", 0).text("%s").text("0")]).drops.of(Dropped::NoMeasurement), 1);
+    assert_eq!(
+        packets(&[told, Xdr::id(133, "n1", "heartbeat", 0).text("%s").text("0")])
+            .drops
+            .of(Dropped::NoMeasurement),
+        1
+    );
 }
 
 proptest! {

@@ -77,7 +77,9 @@ fn values_of_every_form() {
     ] {
         check(&format!("m,host=n1 v={text}"), &format!("n1 - - 0 influx/m/v {expected}"));
     }
-    for text in ["", "x", "1.5i", "-1u", "i", "--1", "1e", "nan", "inf", "0x1", "tRue", "1i2", "1 x", "1,", "\"x\"y"] {
+    for text in
+        ["", "x", "1.5i", "-1u", "i", "--1", "1e", "nan", "inf", "0x1", "tRue", "1i2", "1 x", "1,", "\"x\"y"]
+    {
         check(&format!("m,host=n1 v={text}\nm,host=n1 v=2"), "n1 - - 0 influx/m/v 2; 1 Malformed");
     }
     check("m,host=n1 v=1e999", "1 NoValue");
@@ -86,8 +88,21 @@ fn values_of_every_form() {
 #[test]
 fn lines_that_are_broken() {
     for body in [
-        "m", "m ", "m,host=n1", "m,host=n1 ", "m,host=n1 v", "m,host=n1 =1", "m,host v=1", "m,host= v=1", "m, v=1",
-        "m,=x v=1", ",host=n1 v=1", "m,host=n1 v=1 soon", "m,host=n1 v=1 1 2", "m,host=n1 v=1,", "m,host=n1\tv=1",
+        "m",
+        "m ",
+        "m,host=n1",
+        "m,host=n1 ",
+        "m,host=n1 v",
+        "m,host=n1 =1",
+        "m,host v=1",
+        "m,host= v=1",
+        "m, v=1",
+        "m,=x v=1",
+        ",host=n1 v=1",
+        "m,host=n1 v=1 soon",
+        "m,host=n1 v=1 1 2",
+        "m,host=n1 v=1,",
+        "m,host=n1\tv=1",
     ] {
         check(&format!("{body}\nm,host=n1 v=2"), "n1 - - 0 influx/m/v 2; 1 Malformed");
     }
@@ -104,9 +119,12 @@ fn lines_that_are_broken() {
 
 #[test]
 fn times_in_every_precision() {
-    for (word, time) in
-        [("s", "1794844547"), ("ms", "1794844547000"), ("us", "1794844547000000"), ("ns", "1794844547000000000")]
-    {
+    for (word, time) in [
+        ("s", "1794844547"),
+        ("ms", "1794844547000"),
+        ("us", "1794844547000000"),
+        ("ns", "1794844547000000000"),
+    ] {
         let body = format!("m,host=n1 v=1 {time}");
         let taken = taken(body.as_bytes(), Precision::named(word).unwrap());
         assert_eq!(taken.readings[0].time, NOW + 1_000_000_000, "{word}");

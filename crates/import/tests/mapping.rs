@@ -60,7 +60,8 @@ fn shown(point: &Point) -> String {
 }
 
 fn map(mapper: &mut Mapper, readings: &[Reading]) -> String {
-    let points: Vec<String> = readings.iter().flat_map(|reading| mapper.map(reading)).map(|p| shown(&p)).collect();
+    let points: Vec<String> =
+        readings.iter().flat_map(|reading| mapper.map(reading)).map(|p| shown(&p)).collect();
     points.join("; ")
 }
 
@@ -91,10 +92,15 @@ fn ganglia_by_name() {
 #[test]
 fn a_unit_that_is_said_is_believed() {
     let mut bytes = ganglia("mem_total", 2.0);
-    for (unit, expected) in [("KB", "2048"), ("bytes", "2"), ("MB", "2097152"), ("CPUs", "2048"), ("bytes/sec", "2048")] {
+    for (unit, expected) in
+        [("KB", "2048"), ("bytes", "2"), ("MB", "2097152"), ("CPUs", "2048"), ("bytes/sec", "2048")]
+    {
         bytes.unit = Some(unit.into());
         check(&[bytes.clone()], &format!("node_memory_total {expected}"));
     }
+    // But for the one that Ganglia means otherwise.
+    let disk = Reading { unit: Some("GB".into()), ..ganglia("disk_total", 2.0) };
+    check(&[disk], "disk_total 2000000000");
 }
 
 #[test]
@@ -110,12 +116,17 @@ fn a_share_needs_the_number_of_cores() {
     // Processors that are told apart are counted.
     let percent = |seconds| collectd("cpu/percent-user/value", seconds, Value::Gauge(50.0));
     let core = |core, seconds| collectd(&format!("cpu-{core}/cpu-user/value"), seconds, Value::Derive(0));
-    assert_eq!(map(&mut mapper, &[core(0, 0), core(2, 0), core(1, 0), percent(0)]), "node_cpu_user 1500000000/s");
+    assert_eq!(
+        map(&mut mapper, &[core(0, 0), core(2, 0), core(1, 0), percent(0)]),
+        "node_cpu_user 1500000000/s"
+    );
 }
 
 #[test]
 fn collectd_by_path() {
-    let derive = |path: &'static str| vec![collectd(path, 0, Value::Derive(100)), collectd(path, 10, Value::Derive(300))];
+    let derive = |path: &'static str| {
+        vec![collectd(path, 0, Value::Derive(100)), collectd(path, 10, Value::Derive(300))]
+    };
     let gauge = |path: &str, value| vec![collectd(path, 0, Value::Gauge(value))];
     for (readings, expected) in [
         (derive("cpu-1/cpu-user/value"), "node_cpu_user[1] 200000000/s over 10"),
@@ -132,12 +143,18 @@ fn collectd_by_path() {
         (derive("interface-eth0/if_octets/rx"), "node_net_received[eth0] 20/s over 10"),
         (derive("interface-lo/if_octets/tx"), ""),
         (derive("interface-eth0/if_packets/tx"), "collectd/interface-eth0/if_packets/tx 20/s over 10"),
-        (gauge("sensors-k10temp/temperature-temp1/value", 41.5), "node_temperature[collectd/sensors-k10temp/temperature-temp1/value] 41500"),
+        (
+            gauge("sensors-k10temp/temperature-temp1/value", 41.5),
+            "node_temperature[collectd/sensors-k10temp/temperature-temp1/value] 41500",
+        ),
         (gauge("ipmi/power-psu system/value", 300.0), "power[collectd/ipmi/power-psu system/value] 300"),
         (gauge("df-root/df_complex-used/value", 9.0), "disk_used[root] 9"),
         (gauge("uptime/uptime/value", 9.0), "uptime 9000000000"),
         (gauge("processes/ps_state-running/value", 9.0), "processes[running] 9"),
-        (derive("nfs-v3client/nfs_procedure-read/value"), "nfs_operations[collectd/nfs-v3client/nfs_procedure-read/value] 20/s over 10"),
+        (
+            derive("nfs-v3client/nfs_procedure-read/value"),
+            "nfs_operations[collectd/nfs-v3client/nfs_procedure-read/value] 20/s over 10",
+        ),
     ] {
         check(&readings, expected);
     }
@@ -148,13 +165,31 @@ fn collectd_by_path() {
 #[test]
 fn telegraf_by_name() {
     for (body, expected) in [
-        ("system,host=n1 n_cpus=4i,load1=1.5\ncpu,cpu=cpu-total,host=n1 usage_user=50", "node_load 150; node_cpu_user 2000000000/s"),
-        ("cpu,cpu=cpu3,host=n1 usage_user=9\ncpu,cpu=cpu-total,host=n1 usage_iowait=50,time_user=5", "node_cpu_iowait 2000000000/s"),
+        (
+            "system,host=n1 n_cpus=4i,load1=1.5\ncpu,cpu=cpu-total,host=n1 usage_user=50",
+            "node_load 150; node_cpu_user 2000000000/s",
+        ),
+        (
+            "cpu,cpu=cpu3,host=n1 usage_user=9\ncpu,cpu=cpu-total,host=n1 usage_iowait=50,time_user=5",
+            "node_cpu_iowait 2000000000/s",
+        ),
         ("mem,host=n1 total=9i,available=5i", "node_memory_total 9; node_memory_available 5"),
-        ("net,host=n1,interface=eth0 bytes_recv=10i 1794844546\nnet,host=n1,interface=eth0 bytes_recv=30i 1794844556", "node_net_received[eth0] 2/s over 10"),
-        ("net,host=n1,interface=lo bytes_recv=10i 1794844546\nnet,host=n1,interface=lo bytes_recv=30i 1794844556", ""),
-        ("diskio,host=n1,name=vda read_bytes=10i 1794844546\ndiskio,host=n1,name=vda read_bytes=30i 1794844556", "node_disk_read[vda] 2/s over 10"),
-        ("infiniband,device=m,host=n1,port=1 port_rcv_data=10i 1794844546\ninfiniband,device=m,host=n1,port=1 port_rcv_data=30i 1794844556", "node_ib_received[influx/infiniband,device=m,port=1/port_rcv_data] 8/s over 10"),
+        (
+            "net,host=n1,interface=eth0 bytes_recv=10i 1794844546\nnet,host=n1,interface=eth0 bytes_recv=30i 1794844556",
+            "node_net_received[eth0] 2/s over 10",
+        ),
+        (
+            "net,host=n1,interface=lo bytes_recv=10i 1794844546\nnet,host=n1,interface=lo bytes_recv=30i 1794844556",
+            "",
+        ),
+        (
+            "diskio,host=n1,name=vda read_bytes=10i 1794844546\ndiskio,host=n1,name=vda read_bytes=30i 1794844556",
+            "node_disk_read[vda] 2/s over 10",
+        ),
+        (
+            "infiniband,device=m,host=n1,port=1 port_rcv_data=10i 1794844546\ninfiniband,device=m,host=n1,port=1 port_rcv_data=30i 1794844556",
+            "node_ib_received[influx/infiniband,device=m,port=1/port_rcv_data] 8/s over 10",
+        ),
         ("disk,host=n1,path=/ used=5i", "disk_used[/] 5"),
     ] {
         check(&lines(body), expected);
@@ -168,10 +203,22 @@ fn cc_metric_collector_by_name() {
         ("cpu_user,hostname=n1,type=hwthread,type-id=0 value=50", ""),
         ("mem_total,hostname=n1,type=node value=5", "node_memory_total 5120"),
         ("mem_total,hostname=n1,type=node,unit=MByte value=5", "node_memory_total 5242880"),
-        ("mem_total,hostname=n1,type=memoryDomain,type-id=0 value=5", "influx/mem_total,type=memoryDomain,type-id=0/value 5"),
-        ("ib_recv,device=mlx5,hostname=n1,type=node value=5i 1794844546\nib_recv,device=mlx5,hostname=n1,type=node value=25i 1794844556", "node_ib_received[influx/ib_recv,device=mlx5,type=node/value] 2/s over 10"),
-        ("net_bytes_in,hostname=n1,stype=network,stype-id=eth0,type=node value=5i 1794844546\nnet_bytes_in,hostname=n1,stype=network,stype-id=eth0,type=node value=25i 1794844556", "node_net_received[eth0] 2/s over 10"),
-        ("temp_core_0,hostname=n1,type=node value=41", "node_temperature[influx/temp_core_0,type=node/value] 41000"),
+        (
+            "mem_total,hostname=n1,type=memoryDomain,type-id=0 value=5",
+            "influx/mem_total,type=memoryDomain,type-id=0/value 5",
+        ),
+        (
+            "ib_recv,device=mlx5,hostname=n1,type=node value=5i 1794844546\nib_recv,device=mlx5,hostname=n1,type=node value=25i 1794844556",
+            "node_ib_received[influx/ib_recv,device=mlx5,type=node/value] 2/s over 10",
+        ),
+        (
+            "net_bytes_in,hostname=n1,stype=network,stype-id=eth0,type=node value=5i 1794844546\nnet_bytes_in,hostname=n1,stype=network,stype-id=eth0,type=node value=25i 1794844556",
+            "node_net_received[eth0] 2/s over 10",
+        ),
+        (
+            "temp_core_0,hostname=n1,type=node value=41",
+            "node_temperature[influx/temp_core_0,type=node/value] 41000",
+        ),
         ("temp_core_0_max_temp,hostname=n1,type=node value=99", ""),
     ] {
         check(&lines(body), expected);
@@ -189,14 +236,25 @@ fn all_that_gives_nothing_is_counted() {
     map(&mut mapper, &[derive(0, 9), derive(0, 9), derive(10, 5), excepted, counter, again, unknown]);
     use Skipped::{Ignored, Unused as Not, WrongKind};
     let counted: Vec<_> = mapper.skipped().iter().collect();
-    assert_eq!(counted, [(Not(Unused::First), 2), (Not(Unused::Repeated), 1), (Not(Unused::Reset), 1), (Ignored, 1), (WrongKind, 1)]);
+    assert_eq!(
+        counted,
+        [
+            (Not(Unused::First), 2),
+            (Not(Unused::Repeated), 1),
+            (Not(Unused::Reset), 1),
+            (Ignored, 1),
+            (WrongKind, 1)
+        ]
+    );
     assert_eq!((mapper.unmapped(), mapper.series()), (1, (3, 0)));
 }
 
 #[test]
 fn a_site_adds_rows() {
     let mut table = Table::shipped().unwrap();
-    table.add("[[ganglia]]\nplugin = \"node_watts_#\"\nown = \"power\"\npart = \"plugin\"", "site.toml").unwrap();
+    table
+        .add("[[ganglia]]\nplugin = \"node_watts_#\"\nown = \"power\"\npart = \"plugin\"", "site.toml")
+        .unwrap();
     let points = Mapper::new(table, 10).map(&ganglia("node_watts_1", 7.0));
     assert_eq!(points.iter().map(shown).collect::<String>(), "power[node_watts_1] 7");
 }
@@ -208,9 +266,15 @@ fn a_row_that_is_wrong_is_named() {
         ("metric = \"cpu\"", "no metric of a node is called `cpu`"),
         ("metric = \"node_load\"\nunit = \"furlongs\"", "no unit is called `furlongs`"),
         ("metric = \"node_load\"\nunit = \"KB\"", "`KB` does not measure what `node_load` counts"),
-        ("metric = \"node_memory_total\"\nunit = \"bytes/sec\"", "a rate cannot be told of a metric that is a state"),
+        (
+            "metric = \"node_memory_total\"\nunit = \"bytes/sec\"",
+            "a rate cannot be told of a metric that is a state",
+        ),
         ("metric = \"node_load\"\njoin = \"sum\"", "a part is told apart by nothing"),
-        ("metric = \"node_load\"\nown = \"x\"", "one of metric, own, learn and ignore is needed, and only one"),
+        (
+            "metric = \"node_load\"\nown = \"x\"",
+            "one of metric, own, learn and ignore is needed, and only one",
+        ),
         ("", "one of metric, own, learn and ignore is needed, and only one"),
         ("own = \"x\"\npart = \"plugin\"\nexcept = \"what\"", "no list of exceptions is called `what`"),
     ] {
@@ -221,8 +285,14 @@ fn a_row_that_is_wrong_is_named() {
         // Nothing of the file is taken.
         assert_eq!(map(&mut Mapper::new(table, 10), &[ganglia("ok", 1.0)]), "ganglia/ok 1");
     }
-    let error = Table::default().add("[[ganglia]]\nplugin = \"a\"\nmetrik = \"b\"", "site.toml").unwrap_err().to_string();
-    assert!(error.starts_with("site.toml: ") && error.contains("metrik") && error.contains("line 3"), "{error}");
+    let error = Table::default()
+        .add("[[ganglia]]\nplugin = \"a\"\nmetrik = \"b\"", "site.toml")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("site.toml: ") && error.contains("metrik") && error.contains("line 3"),
+        "{error}"
+    );
     let error = Table::default().add("[[unit]]\nnames = [\"x\"]\nof = \"y\"\ntimes = 1.0", "f").unwrap_err();
     assert_eq!(error.to_string(), "f: unit [\"x\"]: nothing is counted in `y`");
 }
@@ -243,8 +313,10 @@ fn point(part: &str, seconds: u64, level: f64, join: Join, needs: &[&str]) -> Po
 /// Parts with their times: what comes of them, and of the end.
 fn joined(parts: &[(&str, u64, f64)], join: Join, needs: &[&str]) -> String {
     let mut joiner = Joiner::new(100);
-    let mut all: Vec<Joined> =
-        parts.iter().map(|(part, time, level)| joiner.take(point(part, *time, *level, join, needs))).collect();
+    let mut all: Vec<Joined> = parts
+        .iter()
+        .map(|(part, time, level)| joiner.take(point(part, *time, *level, join, needs)))
+        .collect();
     all.extend(joiner.finish());
     let shown = all.iter().filter_map(|joined| match joined {
         Joined::Whole(point) => Some(format!("{}@{}", shown(point), point.time / SECOND)),

@@ -64,7 +64,10 @@ pub fn read(
         } else if let Some(header) = line.strip_prefix(b"epoch,") {
             header_names(header, types.get(&place.path.kind)).map(|sources| names = Some(sources))
         } else {
-            names.as_deref().ok_or(Dropped::UnknownType).and_then(|names| row(&line, place, names, stored, take))
+            names
+                .as_deref()
+                .ok_or(Dropped::UnknownType)
+                .and_then(|names| row(&line, place, names, stored, take))
         };
         if let Err(why) = result {
             take.dropped(why);

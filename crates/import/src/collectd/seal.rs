@@ -41,8 +41,7 @@ pub fn verify<'a>(body: &[u8], rest: &'a [u8], users: &Users) -> Result<&'a [u8]
 /// What is in an encrypted part. `body` is the part without type and length.
 pub fn open(body: &[u8], users: &Users) -> Result<Vec<u8>, Dropped> {
     let (length, body) = body.split_first_chunk::<2>().ok_or(Dropped::Malformed)?;
-    let (user, body) =
-        body.split_at_checked(u16::from_be_bytes(*length).into()).ok_or(Dropped::Malformed)?;
+    let (user, body) = body.split_at_checked(u16::from_be_bytes(*length).into()).ok_or(Dropped::Malformed)?;
     let (iv, sealed) = body.split_first_chunk::<IV>().ok_or(Dropped::Malformed)?;
     if user.is_empty() || sealed.len() <= CHECKSUM {
         return Err(Dropped::Malformed);

@@ -145,7 +145,9 @@ mod tests {
             assert_eq!(types.add(line.as_bytes(), "f"), [], "{line}");
             assert_eq!(shown(&types, "t"), expected, "{line}");
         }
-        for line in ["t", "t x", "t value:GAUGE", "t value:GAUGE:0", "t value:RATE:0:U", "t :GAUGE:0:U", "t ,"] {
+        for line in
+            ["t", "t x", "t value:GAUGE", "t value:GAUGE:0", "t value:RATE:0:U", "t :GAUGE:0:U", "t ,"]
+        {
             let mut types = Types::default();
             assert_eq!(types.add(format!("\n{line}\nu v:GAUGE:0:U").as_bytes(), "f").len(), 1, "{line}");
             assert_eq!((shown(&types, "t"), types.len()), ("-".into(), 1), "{line}");

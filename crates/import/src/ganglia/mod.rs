@@ -7,7 +7,7 @@
 mod old;
 pub mod packet;
 mod value;
-pub mod xml;
 mod xdr;
+pub mod xml;
 
 pub use packet::Packets;

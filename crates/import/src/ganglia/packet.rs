@@ -100,7 +100,7 @@ impl Packets {
             return Err(Dropped::TooLong);
         }
         for _ in 0..extra {
-            (xdr.string()?, xdr.string()?);
+            let _pair = (xdr.string()?, xdr.string()?);
         }
         self.known.insert((id.host, id.name), Metadata { kind, units, slope, tmax });
         Ok(())

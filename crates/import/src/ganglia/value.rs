@@ -70,12 +70,15 @@ mod tests {
             ("Linux", "float", "both", Err(Dropped::Text)),
             ("nan", "float", "both", Err(Dropped::NoValue)),
         ] {
-            assert_eq!(of_text(text.as_bytes(), kind, Slope::named(slope)), expected, "{text} {kind} {slope}");
+            assert_eq!(
+                of_text(text.as_bytes(), kind, Slope::named(slope)),
+                expected,
+                "{text} {kind} {slope}"
+            );
         }
-        assert_eq!([0, 1, 3, 5].map(Slope::numbered)[1..], [
-            Slope::Positive,
-            Slope::Other,
-            Slope::Derivative
-        ]);
+        assert_eq!(
+            [0, 1, 3, 5].map(Slope::numbered)[1..],
+            [Slope::Positive, Slope::Other, Slope::Derivative]
+        );
     }
 }

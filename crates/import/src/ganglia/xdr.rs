@@ -43,7 +43,10 @@ mod tests {
     #[test]
     fn strings_are_filled_up_to_fours() {
         let mut xdr = Xdr(b"\0\0\0\x03abc\0\0\0\0\x04wxyz\0\0\0\0\0\0\0\x05");
-        assert_eq!((xdr.string(), xdr.string(), xdr.string()), (Ok(&b"abc"[..]), Ok(&b"wxyz"[..]), Ok(&b""[..])));
+        assert_eq!(
+            (xdr.string(), xdr.string(), xdr.string()),
+            (Ok(&b"abc"[..]), Ok(&b"wxyz"[..]), Ok(&b""[..]))
+        );
         assert_eq!((xdr.u32(), xdr.u32()), (Ok(5), Err(Dropped::Truncated)));
         for cut in [&b"\0\0\0\x03ab"[..], b"\0\0\0\x03abc", b"\xff\xff\xff\xffabc", b"\0\0"] {
             assert_eq!(Xdr(cut).string(), Err(Dropped::Truncated), "{cut:?}");

@@ -134,7 +134,10 @@ impl State {
             host: self.host.clone().ok_or(Dropped::NoHost)?,
             cluster: self.cluster.clone(),
             time: self.time(attributes)?,
-            interval: attributes.number("TMAX").filter(|tmax| *tmax > 0).and_then(|tmax| tmax.checked_mul(SECOND)),
+            interval: attributes
+                .number("TMAX")
+                .filter(|tmax| *tmax > 0)
+                .and_then(|tmax| tmax.checked_mul(SECOND)),
             path: Path::new(System::Ganglia, attributes.name("NAME")?),
             unit: unit(text("UNITS")).filter(|unit| unit.len() <= NAME_MAX),
             value,

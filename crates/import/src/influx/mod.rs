@@ -76,6 +76,9 @@ pub fn read(body: &[u8], precision: Precision, now: Nanos, take: &mut impl Take)
     }
 }
 
+/// A field with its value, or why it has none for us.
+type Field = (String, Result<Value, Dropped>);
+
 /// A line that has its form.
 struct Line {
     host: Result<String, Dropped>,
@@ -83,7 +86,7 @@ struct Line {
     unit: Option<String>,
     /// Without a field.
     path: Path,
-    fields: Vec<(String, Result<Value, Dropped>)>,
+    fields: Vec<Field>,
     time: Result<Nanos, Dropped>,
 }
 
@@ -129,7 +132,7 @@ fn line(cursor: &mut Cursor<'_>, precision: Precision, now: Nanos) -> Result<Lin
     Ok(Line { host, cluster, unit, path, fields, time })
 }
 
-fn fields(cursor: &mut Cursor<'_>) -> Result<Vec<(String, Result<Value, Dropped>)>, Dropped> {
+fn fields(cursor: &mut Cursor<'_>) -> Result<Vec<Field>, Dropped> {
     let mut fields = Vec::new();
     loop {
         let key = named(&unescaped(cursor.until(b"=")?, b",= "), Dropped::NoName)?;

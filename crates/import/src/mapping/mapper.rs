@@ -155,8 +155,7 @@ impl Mapper {
     fn measure(&mut self, rule: &Rule, reading: &Reading, told: Told) -> Result<Point, Skipped> {
         let unit = self.table.unit(rule, reading.unit.as_deref());
         let mut times = unit.map_or(1.0, |unit| unit.times);
-        let (is_rate, is_share) =
-            unit.map_or((false, false), |unit| (unit.each_second, unit.of_all_cores));
+        let (is_rate, is_share) = unit.map_or((false, false), |unit| (unit.each_second, unit.of_all_cores));
         if is_share {
             let key = (reading.cluster.clone(), reading.host.clone());
             times *= self.cores.get(&key).copied().ok_or(Skipped::CoresUnknown)?;

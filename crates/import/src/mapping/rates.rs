@@ -222,7 +222,8 @@ mod tests {
     #[test]
     fn times_that_stand_or_go_back() {
         let at = |seconds: &[u64]| {
-            let values: Vec<_> = seconds.iter().map(|second| (*second, Value::Derive(*second as i64))).collect();
+            let values: Vec<_> =
+                seconds.iter().map(|second| (*second, Value::Derive(*second as i64))).collect();
             last(System::Collectd, &values)
         };
         assert_eq!(at(&[10]), Err(Unused::First));

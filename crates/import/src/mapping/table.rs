@@ -13,7 +13,8 @@
 //! type = "if_octets"
 //! source = "rx"
 //! metric = "node_net_received"     # one of ours; or own = "name", learn = "cores", learn = "core", ignore = true
-//! unit = "bytes"                   # unless the reading says one of the same kind
+//! unit = "bytes"                   # unless the reading says one of the same kind,
+//! always = true                    # and even then
 //! part = "plugin_instance"         # what tells the parts of a whole apart: of the name, a tag, or `series` for all
 //! join = "sum"                     # or max, or each: they are no whole
 //! needs = ["a", "b"]               # the parts without which the sum is unknown
@@ -95,6 +96,7 @@ pub(super) struct Rule {
     matching: Matching,
     pub purpose: Purpose,
     unit: Option<Unit>,
+    is_always: bool,
     pub part: Option<String>,
     pub join: Join,
     pub needs: Vec<String>,
@@ -105,7 +107,10 @@ pub(super) struct Rule {
 #[derive(Debug, Clone)]
 pub(super) enum Purpose {
     Metric(&'static Metric),
-    Own { name: String, is_counter: bool },
+    Own {
+        name: String,
+        is_counter: bool,
+    },
     /// The value is the number of cores.
     LearnCores,
     /// There is a core with the number in its part.
@@ -183,6 +188,8 @@ struct Row {
     #[serde(default)]
     counter: bool,
     unit: Option<String>,
+    #[serde(default)]
+    always: bool,
     part: Option<String>,
     join: Option<Join>,
     #[serde(default)]
@@ -216,9 +223,11 @@ impl Table {
             let shown = format!("unit {:?}", row.names);
             table.add_unit(row).map_err(|reason| Error::Row { file: file.to_owned(), row: shown, reason })?;
         }
-        for (system, rows) in
-            [(System::Ganglia, read.ganglia), (System::Collectd, read.collectd), (System::Influx, read.influx)]
-        {
+        for (system, rows) in [
+            (System::Ganglia, read.ganglia),
+            (System::Collectd, read.collectd),
+            (System::Influx, read.influx),
+        ] {
             for (number, row) in (1..).zip(rows) {
                 let shown = format!("row {number} of {}", system.name());
                 let error = |reason| Error::Row { file: file.to_owned(), row: shown, reason };
@@ -266,7 +275,7 @@ impl Table {
 
     /// The unit in which a row's values are: the reading's own, if it measures the same.
     pub(super) fn unit<'a>(&'a self, rule: &'a Rule, said: Option<&str>) -> Option<&'a Unit> {
-        let said = said.and_then(|name| self.units.get(name));
+        let said = said.filter(|_| !rule.is_always).and_then(|name| self.units.get(name));
         match (&rule.unit, said) {
             (Some(expected), Some(said))
                 if said.of == expected.of && said.each_second == expected.each_second =>
@@ -293,6 +302,7 @@ impl Row {
             },
             purpose,
             unit,
+            is_always: self.always,
             join: self.join.unwrap_or(Join::Each),
             part: self.part,
             needs: self.needs,

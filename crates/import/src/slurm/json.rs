@@ -17,10 +17,10 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqA
 use serde_json::Value;
 
 use super::draft::{Draft, into_step};
-use crate::utf8::{Mended, escape};
 use crate::number::told;
 use crate::sink::{At, Error, Outcome, Problem, Reason, Sink, quoted};
 use crate::time::{Moment, SECOND};
+use crate::utf8::{Mended, escape};
 
 const MIB: u64 = 1 << 20;
 const MILLISECOND: u64 = 1_000_000;
