@@ -21,7 +21,7 @@ pub struct Reading {
     pub cluster: Option<String>,
     /// Since 1970.
     pub time: Nanos,
-    /// How often there is one, where that is known.
+    /// How long it is until the next one, at most, where that is known.
     pub interval: Option<Nanos>,
     pub path: Path,
     /// As it is written; empty is none.

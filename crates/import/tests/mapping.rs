@@ -367,6 +367,15 @@ fn parts_that_are_needed_by_name() {
 }
 
 #[test]
+fn more_parts_than_can_be_are_no_whole() {
+    let mut joiner = Joiner::new(10);
+    for part in 0..5000 {
+        assert_eq!(joiner.take(point(&part.to_string(), 1, 1.0, Join::Sum, &[])), Joined::Waiting);
+    }
+    assert_eq!(joiner.finish(), [Joined::Incomplete]);
+}
+
+#[test]
 fn rates_are_joined_from_the_earliest_on() {
     let mut joiner = Joiner::new(10);
     for (part, since) in [("a", Some(5 * SECOND)), ("b", Some(3 * SECOND))] {

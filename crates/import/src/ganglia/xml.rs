@@ -96,20 +96,22 @@ struct State {
 
 impl State {
     fn begin(&mut self, element: &BytesStart<'_>, take: &mut impl Take) {
-        let attributes = Attributes::of(element);
+        let attributes = || Attributes::of(element);
         match element.name().as_ref() {
             "GANGLIA_XML" => self.is_ours = true,
-            "GRID" => self.clock(&attributes),
+            "GRID" => self.clock(&attributes()),
             "CLUSTER" => {
+                let attributes = attributes();
                 self.clock(&attributes);
                 self.cluster = attributes.name("NAME").ok();
                 (self.host, self.reported) = (None, None);
             }
             "HOST" => {
+                let attributes = attributes();
                 self.host = attributes.name("NAME").or_else(|_| attributes.name("IP")).ok();
                 self.reported = attributes.number("REPORTED").filter(|seconds| *seconds > 0);
             }
-            "METRIC" => match self.metric(&attributes) {
+            "METRIC" => match self.metric(&attributes()) {
                 Ok(reading) => take.reading(reading),
                 Err(why) => take.dropped(why),
             },

@@ -20,7 +20,7 @@ use crate::time::SECOND;
 /// How long a part that is needed by name is good.
 const GOOD_FOR: Nanos = 3600 * SECOND;
 /// No node has more disks, interfaces or processors.
-const PARTS_MAX: usize = 65_536;
+const PARTS_MAX: usize = 4096;
 
 /// What came of a point.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +51,8 @@ struct Group {
     parts: BTreeMap<String, Part>,
     /// Which have come in this round.
     round: BTreeSet<String>,
+    /// There were more than can be kept.
+    is_over: bool,
     /// What is the same of all.
     like: Point,
 }
@@ -104,13 +106,15 @@ impl Key {
 
 impl Group {
     fn new(point: Point) -> Group {
-        let mut group = Group { parts: BTreeMap::new(), round: BTreeSet::new(), like: point.clone() };
+        let mut group =
+            Group { parts: BTreeMap::new(), round: BTreeSet::new(), is_over: false, like: point.clone() };
         group.add(point);
         group
     }
 
     fn add(&mut self, point: Point) {
         if self.parts.len() >= PARTS_MAX && !self.parts.contains_key(&point.part) {
+            self.is_over = true;
             return;
         }
         self.round.insert(point.part.clone());
@@ -118,13 +122,13 @@ impl Group {
     }
 
     fn end(&mut self) -> Joined {
-        let round = std::mem::take(&mut self.round);
+        let (round, is_over) = (std::mem::take(&mut self.round), std::mem::take(&mut self.is_over));
         let newest = round.iter().filter_map(|name| self.parts.get(name)).map(|part| part.time).max();
         let Some(time) = newest else { return Joined::Waiting };
         let is_whole = if self.like.needs.is_empty() { self.is_all(&round) } else { self.has_needed(time) };
         let amounts = self.parts.values().map(|part| part.amount);
         match amounts.reduce(|one, other| joined(one, other, self.like.join)) {
-            Some(amount) if is_whole => {
+            Some(amount) if is_whole && !is_over => {
                 let part = String::new();
                 Joined::Whole(Point { time, amount, part, join: Join::Each, ..self.like.clone() })
             }

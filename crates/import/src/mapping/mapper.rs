@@ -1,5 +1,7 @@
 //! Applies the table to readings.
 
+use std::sync::Arc;
+
 use record::entry::Nanos;
 use record::metric::{Kind, Metric};
 
@@ -60,7 +62,8 @@ pub enum Skipped {
 
 /// Turns readings into points, and keeps what it must know for that of each series and host.
 pub struct Mapper {
-    table: Table,
+    /// Shared with itself: what is looked up stays while the rest changes.
+    table: Arc<Table>,
     rates: Rates,
     /// How many cores each host has.
     cores: Recent<(Option<String>, String), f64>,
@@ -72,7 +75,7 @@ impl Mapper {
     /// Remembers at most so many series, and as many hosts.
     pub fn new(table: Table, bound: usize) -> Self {
         let (rates, cores) = (Rates::new(bound), Recent::new(bound));
-        Mapper { table, rates, cores, skipped: Counts::default(), unmapped: 0 }
+        Mapper { table: Arc::new(table), rates, cores, skipped: Counts::default(), unmapped: 0 }
     }
 
     /// What gave no point, by reason.
@@ -92,7 +95,8 @@ impl Mapper {
 
     /// The points of a reading: none, one, or one for each metric that it is a part of.
     pub fn map(&mut self, reading: &Reading) -> Vec<Point> {
-        let rules: Vec<Rule> = self.table.rules(&reading.path).cloned().collect();
+        let table = Arc::clone(&self.table);
+        let rules: Vec<&Rule> = table.rules(&reading.path).collect();
         if rules.is_empty() {
             self.unmapped += 1;
             let target = Target::Own(reading.path.to_string());
@@ -102,7 +106,7 @@ impl Mapper {
         for rule in &rules {
             self.learn(rule, reading);
         }
-        let measuring: Vec<&Rule> = rules.iter().filter(|rule| rule.measures(reading)).collect();
+        let measuring: Vec<&Rule> = rules.iter().copied().filter(|rule| rule.measures(reading)).collect();
         if measuring.is_empty() {
             let is_learned = rules.iter().any(|rule| rule.learns());
             return if is_learned { Vec::new() } else { self.kept(Err(Skipped::Ignored)) };

@@ -77,7 +77,7 @@ pub struct Table {
     units: HashMap<String, Unit>,
     except: BTreeMap<String, Vec<Pattern>>,
     /// Those whose plugin is one name, and those whose plugin is a pattern.
-    named: HashMap<(System, String), Vec<Rule>>,
+    named: HashMap<String, Vec<(System, Rule)>>,
     others: Vec<(System, Rule)>,
 }
 
@@ -260,7 +260,7 @@ impl Table {
         let name = row.plugin.literal().map(str::to_owned);
         let rule = row.rule(unit, except)?;
         match name {
-            Some(name) => self.named.entry((system, name)).or_default().push(rule),
+            Some(name) => self.named.entry(name).or_default().push((system, rule)),
             None => self.others.push((system, rule)),
         }
         Ok(())
@@ -268,9 +268,9 @@ impl Table {
 
     /// All rows for a series.
     pub(super) fn rules(&self, path: &Path) -> impl Iterator<Item = &Rule> {
-        let named = self.named.get(&(path.system, path.plugin.clone())).into_iter().flatten();
-        let others = self.others.iter().filter(|(system, _)| *system == path.system).map(|(_, rule)| rule);
-        named.chain(others).filter(|rule| rule.matching.matches(path))
+        let named = self.named.get(&path.plugin).into_iter().flatten();
+        let of_system = named.chain(&self.others).filter(|(system, _)| *system == path.system);
+        of_system.map(|(_, rule)| rule).filter(|rule| rule.matching.matches(path))
     }
 
     /// The unit in which a row's values are: the reading's own, if it measures the same.
