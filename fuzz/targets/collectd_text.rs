@@ -2,8 +2,8 @@
 #![no_main]
 
 use import::collectd::csv::{self, Place};
-use import::collectd::http::{self, Stored};
-use import::collectd::{Types, Users};
+use import::collectd::http;
+use import::collectd::{Stored, Types, Users};
 use import::monitor::Taken;
 use libfuzzer_sys::fuzz_target;
 

@@ -249,6 +249,7 @@ pub(crate) fn seconds(bytes: &[u8]) -> Option<u128> {
     let point = bytes.iter().position(|byte| *byte == b'.').unwrap_or(bytes.len());
     let whole = crate::number::whole(&bytes[..point])?;
     let decimals = match bytes.get(point + 1..) {
+        Some(decimals) if !decimals.iter().all(u8::is_ascii_digit) => return None,
         Some(decimals) => crate::number::fraction(&decimals[..decimals.len().min(9)], SECOND)?,
         None => 0,
     };
@@ -286,6 +287,7 @@ mod tests {
             ("1794844546", Some(1_794_844_546_000_000_000)),
             ("1794844546.1234567891", Some(1_794_844_546_123_456_789)),
             ("1794844546.", None),
+            ("1794844546.123456789x", None),
             ("-1", None),
             ("1e9", None),
         ] {

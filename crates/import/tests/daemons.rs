@@ -11,8 +11,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use import::collectd::csv::{self, Place};
-use import::collectd::http::{self, Stored};
-use import::collectd::{Network, Security, Types, Users};
+use import::collectd::http;
+use import::collectd::{Network, Security, Stored, Types, Users};
 use import::ganglia::{Packets, xml};
 use import::mapping::{Amount, Joined, Joiner, Mapper, Table, Target};
 use import::monitor::{Dropped, Reading, Taken, Value, Width};

@@ -145,7 +145,6 @@ proptest! {
     #[test]
     fn what_is_written_is_read(measurement in "[a-z, =é]{1,9}[a-z]", host in "[a-z,= ]{1,9}[a-z]", tag in "[a-z,= ]{1,9}z", value in -1e300..1e300f64, field in "[a-z,= ]{1,9}z") {
         let all = [',', '=', ' '];
-        prop_assume!(!measurement.starts_with(' ') );
         let line = format!("{},host={},{}=x {}={value:e} {NOW}", escaped(&measurement, &[',', ' ']), escaped(&host, &all), escaped(&tag, &all), escaped(&field, &all));
         let taken = taken(line.as_bytes(), Precision::Nanoseconds);
         prop_assert_eq!(taken.drops.iter().collect::<Vec<_>>(), [], "{}", line);

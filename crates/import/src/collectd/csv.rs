@@ -10,9 +10,8 @@
 
 use std::io::{self, BufRead};
 
-use super::http::Stored;
-use super::split_instance;
 use super::types::{Kind, Source, Types};
+use super::{Stored, split_instance};
 use crate::lines::Lines;
 use crate::monitor::{
     Dropped, NAME_MAX, Path, Reading, System, Take, Value, Width, finite, name, named, number, seconds, time,

@@ -12,19 +12,11 @@ use record::entry::Nanos;
 use serde::Deserialize;
 use serde_json::{Number, Value as Json};
 
+use super::Stored;
 use super::types::Kind;
 use crate::monitor::{
     Dropped, Path, Reading, System, Take, Value, Width, finite, name, named, seconds, time,
 };
-
-/// What the values of counters are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stored {
-    /// `StoreRates false`
-    Counts,
-    /// `StoreRates true`
-    Rates,
-}
 
 #[derive(Deserialize)]
 struct Item {

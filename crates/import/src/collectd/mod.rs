@@ -16,6 +16,15 @@ pub use network::{Network, Security};
 pub use types::Types;
 pub use users::Users;
 
+/// What the values of counters are in posts and files, as each plugin is configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// `StoreRates false`
+    Counts,
+    /// `StoreRates true`
+    Rates,
+}
+
 /// `name-instance`, or a name alone.
 fn split_instance(text: &str) -> (&str, &str) {
     text.split_once('-').unwrap_or((text, ""))
