@@ -113,6 +113,7 @@ fn a_share_needs_the_number_of_cores() {
     other.host = "n2".into();
     assert_eq!(map(&mut mapper, &[other, ganglia("cpu_num", 1e9), ganglia("cpu_idle", 50.0)]), "");
     assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 2);
+    assert_eq!(mapper.skipped().of(Skipped::Learned), 2);
     // Processors that are told apart are counted.
     let percent = |seconds| collectd("cpu/percent-user/value", seconds, Value::Gauge(50.0));
     let core = |core, seconds| collectd(&format!("cpu-{core}/cpu-user/value"), seconds, Value::Derive(0));

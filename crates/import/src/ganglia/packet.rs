@@ -12,7 +12,7 @@
 //! `gmetric` sends every value as a string. A spoofed host is `address:name`.
 //!
 //! Before, a packet had all in one and its host was its sender: 0 is `type, name, value as text, units, slope, tmax,
-//! dmax`, 4096 the same after `name of host, address`, and 1 to 50 are the values of [`super::old`].
+//! dmax`, 4096 the same after `name of host, address`, and 1 to 50 are the values of `old`.
 
 use record::entry::Nanos;
 

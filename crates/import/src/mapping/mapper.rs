@@ -54,6 +54,8 @@ pub enum Skipped {
     Unused(Unused),
     #[error("the table says to leave it out")]
     Ignored,
+    #[error("it only says how many cores there are")]
+    Learned,
     #[error("a share of all cores, and nobody has said how many there are")]
     CoresUnknown,
     #[error("neither a sum nor a rate, where one is needed, or the other way round")]
@@ -109,7 +111,7 @@ impl Mapper {
         let measuring: Vec<&Rule> = rules.iter().copied().filter(|rule| rule.measures(reading)).collect();
         if measuring.is_empty() {
             let is_learned = rules.iter().any(|rule| rule.learns());
-            return if is_learned { Vec::new() } else { self.kept(Err(Skipped::Ignored)) };
+            return self.kept(Err(if is_learned { Skipped::Learned } else { Skipped::Ignored }));
         }
         let is_sum = measuring.iter().any(|rule| self.is_sum(rule, reading));
         let told = match self.rates.see(reading, is_sum) {
