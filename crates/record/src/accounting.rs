@@ -139,6 +139,42 @@ pub struct Accounting {
     #[n(53)]
     #[cbor(default)]
     pub steps: Vec<Step>,
+    /// Which processors and GPUs it had on each node. Slurm forgets that minutes after the end.
+    #[n(54)]
+    #[cbor(default)]
+    pub placed: Vec<Placed>,
+    /// What the source says besides, under its own names, so that nothing is lost on the way back.
+    #[n(55)]
+    #[cbor(default)]
+    pub others: Vec<Other>,
+}
+
+/// What a job had on one node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Placed {
+    #[n(0)]
+    pub host: String,
+    /// Hardware threads by their numbers, `0-3,8`.
+    #[n(1)]
+    pub cpus: Option<String>,
+    /// GPUs by number or by address on the bus.
+    #[n(2)]
+    #[cbor(default)]
+    pub gpus: Vec<String>,
+    /// In bytes.
+    #[n(3)]
+    pub memory: Option<u64>,
+}
+
+/// Something that has a name only where it comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct Other {
+    /// With the name of the system before it: `clustercockpit.smt`.
+    #[n(0)]
+    pub name: String,
+    /// A JSON value.
+    #[n(1)]
+    pub value: String,
 }
 
 /// A request to a server has at most so many jobs.

@@ -7,6 +7,7 @@
 //! * [`metric`]: the catalogue of what is measured.
 //! * [`reading`]: what was measured, of a node and of its jobs.
 //! * [`accounting`]: a job as its batch system accounts for it.
+//! * [`measure`]: what other systems measured, of nodes and of jobs.
 //! * [`rate`]: how often a job is to be read, where somebody asked for it.
 //! * [`batch`]: entries on their way to the server, and its answer.
 //!
@@ -26,6 +27,8 @@ pub mod bytes;
 pub mod entry;
 #[cfg(feature = "std")]
 pub mod guest;
+#[cfg(feature = "std")]
+pub mod measure;
 #[cfg(feature = "std")]
 pub mod metric;
 #[cfg(feature = "std")]

@@ -1,0 +1,135 @@
+//! What other systems measured: series of nodes, and what they say of whole jobs.
+//!
+//! Encoded like [`crate::entry`]: arrays by field number, absent means unknown.
+
+use minicbor::{Decode, Encode};
+
+use crate::entry::Nanos;
+
+/// A request to a server has at most so many values, of all its series together.
+pub const VALUES_MAX: u64 = 200_000;
+
+/// What was measured in some time, and of which jobs something is known as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
+pub struct Measures {
+    #[n(0)]
+    #[cbor(default)]
+    pub series: Vec<Series>,
+    #[n(1)]
+    #[cbor(default)]
+    pub told: Vec<Told>,
+}
+
+/// One metric on one node.
+#[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
+pub struct Series {
+    #[n(0)]
+    pub cluster: Option<String>,
+    #[n(1)]
+    pub host: String,
+    #[n(2)]
+    pub metric: Name,
+    /// As the source writes it, where the metric is not one of ours.
+    #[n(3)]
+    pub unit: Option<String>,
+    /// A GPU, a socket or a core of the node; absent is all of it.
+    #[n(4)]
+    pub part: Option<String>,
+    /// Of this job only; absent is whatever ran there.
+    #[n(5)]
+    pub job: Option<Job>,
+    /// How long it is from one value to the next.
+    #[n(6)]
+    pub every: Nanos,
+    #[n(7)]
+    #[cbor(default)]
+    pub points: Vec<Point>,
+}
+
+/// What a metric is called.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub enum Name {
+    /// One of the catalogue, in its unit; a counter as its rate.
+    #[n(0)]
+    Ours(#[n(0)] String),
+    /// One that only others have.
+    #[n(1)]
+    Own(#[n(0)] String),
+}
+
+impl Name {
+    pub fn text(&self) -> &str {
+        match self {
+            Name::Ours(name) | Name::Own(name) => name,
+        }
+    }
+}
+
+impl Default for Name {
+    fn default() -> Self {
+        Name::Own(String::new())
+    }
+}
+
+/// A job as its records are found again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct Job {
+    #[n(0)]
+    pub cluster: Option<String>,
+    #[n(1)]
+    pub number: String,
+    #[n(2)]
+    pub submit: Option<Nanos>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Encode, Decode)]
+pub struct Point {
+    /// When it was read; it is of the time before that.
+    #[n(0)]
+    pub time: Nanos,
+    /// Never infinite, nor no number.
+    #[n(1)]
+    pub value: f64,
+}
+
+/// A metric of a whole job, as another system computed it.
+#[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
+pub struct Told {
+    #[n(0)]
+    pub job: Job,
+    #[n(1)]
+    pub metric: Name,
+    #[n(2)]
+    pub unit: Option<String>,
+    #[n(3)]
+    pub min: Option<f64>,
+    #[n(4)]
+    pub max: Option<f64>,
+    #[n(5)]
+    pub avg: Option<f64>,
+    #[n(6)]
+    pub median: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measures_survive_the_way() {
+        let job = Job { cluster: Some("a".into()), number: "7".into(), submit: None };
+        let series = Series {
+            host: "n1".into(),
+            metric: Name::Ours("node_load".into()),
+            part: Some("gpu0".into()),
+            job: Some(job.clone()),
+            every: 60,
+            points: vec![Point { time: 1, value: -0.5 }],
+            ..Series::default()
+        };
+        let told = Told { job, avg: Some(0.1), ..Told::default() };
+        let all = Measures { series: vec![series], told: vec![told] };
+        let back: Measures = minicbor::decode(&minicbor::to_vec(&all).unwrap()).unwrap();
+        assert_eq!(back, all);
+    }
+}
