@@ -1,9 +1,15 @@
 //! What can be typed: the one definition of parser, help, man pages and completions.
 
+mod import;
+mod jobs;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+
+pub use import::{ImportCommand, ImportSlurmArgs};
+pub use jobs::JobsArgs;
 
 /// What really runs on an HPC machine, and whether it was worth it.
 #[derive(Debug, Parser)]
@@ -16,6 +22,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Processes(ProcessesArgs),
+    Jobs(JobsArgs),
     Job(JobArgs),
     Series(SeriesArgs),
     Nodes(NodesArgs),
@@ -35,6 +42,11 @@ pub enum Command {
     Modules(UsedArgs),
     Uses(UsesArgs),
     EnvCheck(EnvCheckArgs),
+    /// Take in what batch systems and other monitoring know
+    Import {
+        #[command(subcommand)]
+        command: ImportCommand,
+    },
     Login(LoginArgs),
     Agent(AgentArgs),
     Run(RunArgs),

@@ -5,6 +5,7 @@ mod args;
 mod ask;
 mod doctor;
 mod generate;
+mod import_command;
 mod run;
 mod sample;
 mod spool;
@@ -26,6 +27,7 @@ const ERROR: u8 = 2;
 fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Processes(args) => ask::processes(&args),
+        Command::Jobs(args) => ask::jobs::run(&args),
         Command::Job(args) => ask::job(&args),
         Command::Series(args) => ask::series(&args),
         Command::Nodes(args) => ask::nodes(&args),
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Command::Modules(args) => ask::modules(&args),
         Command::Uses(args) => ask::uses(&args),
         Command::EnvCheck(args) => ask::env_check(&args),
+        Command::Import { command } => import_command::run(&command),
         Command::Login(args) => ask::login(&args),
         Command::Agent(args) => agent_command::run(args),
         Command::Run(args) => run::run(&args),

@@ -18,7 +18,7 @@ pub fn has_colour() -> bool {
 
 /// A table that is printed when all its rows are known.
 pub struct Table {
-    header: Vec<&'static str>,
+    header: Vec<String>,
     /// Which columns are numbers and stand on the right.
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
@@ -27,8 +27,14 @@ pub struct Table {
 impl Table {
     /// A column whose name begins with `>` stands on the right.
     pub fn new(header: &[&'static str]) -> Table {
-        let right = header.iter().map(|name| name.starts_with('>')).collect();
-        let header = header.iter().map(|name| name.trim_start_matches('>')).collect();
+        Table::titled(header.iter().map(|name| (*name).to_owned()))
+    }
+
+    /// The same, for columns that are known only when the program runs.
+    pub fn titled(titles: impl Iterator<Item = String>) -> Table {
+        let titles: Vec<String> = titles.collect();
+        let right = titles.iter().map(|name| name.starts_with('>')).collect();
+        let header = titles.iter().map(|name| name.trim_start_matches('>').to_owned()).collect();
         Table { header, right, rows: Vec::new() }
     }
 
@@ -38,11 +44,11 @@ impl Table {
 
     /// Prints all rows, cut to `width` if there is one; the last column gives way.
     pub fn print(&self, out: &mut impl Write, width: Option<usize>, colour: bool) -> io::Result<()> {
-        let header: Vec<String> = self.header.iter().map(|name| (*name).to_owned()).collect();
+        let header = &self.header;
         let widths: Vec<usize> = (0..header.len())
-            .map(|at| self.rows.iter().chain([&header]).map(|row| length(&row[at])).max().unwrap_or(0))
+            .map(|at| self.rows.iter().chain([header]).map(|row| length(&row[at])).max().unwrap_or(0))
             .collect();
-        let line = self.line(&header, &widths, width);
+        let line = self.line(header, &widths, width);
         if colour {
             writeln!(out, "\x1b[1m{line}\x1b[0m")?
         } else {

@@ -3,7 +3,6 @@
 //! Of jobs:
 //!
 //! * [`sink`]: where jobs and problems go, one at a time.
-//! * [`hostlist`]: lists of nodes, folded and expanded.
 //! * [`slurm`]: `sacct`, as text and as JSON.
 //! * [`cleo`]: the short log, and rows of jobs.
 //!
@@ -21,7 +20,6 @@
 pub mod cleo;
 pub mod collectd;
 pub mod ganglia;
-pub mod hostlist;
 pub mod influx;
 mod lines;
 pub mod mapping;

@@ -61,7 +61,7 @@ impl Sink for Sums {
         self.processors += u128::from(cpus);
         self.fewest = Some(self.fewest.map_or(cpus, |fewest| fewest.min(cpus)));
         self.most = self.most.max(Some(cpus));
-        let names = import::hostlist::expand(job.node_list.as_deref().unwrap()).unwrap();
+        let names = hostlist::expand(job.node_list.as_deref().unwrap()).unwrap();
         assert_eq!(names.len() as u64, job.nodes.unwrap());
         Ok(())
     }

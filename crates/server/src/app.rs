@@ -16,6 +16,7 @@ use crate::committer::Committer;
 use crate::error::ApiError;
 use crate::ingest::{self, IngestLimits};
 use crate::job_rates::JobRates;
+use crate::jobs;
 use crate::metrics::Metrics;
 use crate::rate::Rates;
 use crate::read::{self, Readers};
@@ -68,6 +69,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/processes", get(read::processes))
         .route("/api/v1/top", get(read::top))
         .route("/api/v1/nodes", get(read::nodes))
+        .route("/api/v1/jobs", get(jobs::jobs))
+        .route("/api/v1/jobs/columns", get(jobs::columns))
         .route("/api/v1/jobs/{id}", get(read::job))
         .route("/api/v1/jobs/{id}/series/{metric}", get(read::series))
         .route(

@@ -15,6 +15,7 @@ pub mod data;
 pub mod error;
 pub mod ingest;
 pub mod job_rates;
+pub mod jobs;
 pub mod keep;
 pub mod metrics;
 pub mod rate;

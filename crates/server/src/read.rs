@@ -40,7 +40,7 @@ impl Readers {
 }
 
 /// Asks the store, on a thread where that may take its time.
-async fn ask<T: Send + 'static>(
+pub async fn ask<T: Send + 'static>(
     app: &Arc<App>,
     question: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -119,8 +119,6 @@ impl Which {
         for text in [&self.cluster, &self.job, &self.user, &self.exe, &self.host].into_iter().flatten() {
             check_text(text)?;
         }
-        // Nothing ran before the year 1677 or will after 2262: what cannot be told apart means the same.
-        let ns = |time: Timestamp| time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         let filter = Filter {
             cluster: self.cluster,
             job: self.job,
@@ -128,16 +126,21 @@ impl Which {
             exe: self.exe,
             host: self.host,
             pid: self.pid,
-            since_ns: self.since.map(ns),
-            until_ns: self.until.map(ns),
+            since_ns: self.since.map(nanos),
+            until_ns: self.until.map(nanos),
             limit: Some(limit + 1),
         };
         Ok((filter, limit))
     }
 }
 
+/// Nothing ran before the year 1677 or will after 2262: what cannot be told apart means the same.
+pub fn nanos(time: Timestamp) -> i64 {
+    time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
 /// The database takes no text with a zero in it.
-fn check_text(text: &str) -> Result<(), ApiError> {
+pub fn check_text(text: &str) -> Result<(), ApiError> {
     if text.contains('\0') {
         return Err(ApiError::BadRequest("a zero byte in a name".into()));
     }
@@ -488,7 +491,7 @@ pub async fn short_jobs(
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, crate::account::account, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules,
+    paths(crate::ingest::ingest, crate::account::account, crate::jobs::jobs, crate::jobs::columns, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules,
         crate::wishes::rate, crate::wishes::set_rate, crate::wishes::remove_rate, crate::wishes::wishes),
     components(schemas(Rows, Checked, crate::wishes::NewRate)),
     modifiers(&Tokens)

@@ -67,8 +67,28 @@ CREATE TABLE accounting (
     system_cpu_ns BIGINT,
     max_rss UBIGINT,
     average_rss UBIGINT,
-    energy_j UBIGINT
+    energy_j UBIGINT,
+    others VARCHAR
 );
+
+-- The nodes behind each list of nodes that a job has, so that a job is found by one of them: there are far fewer lists than jobs.
+CREATE TABLE node_list (
+    list VARCHAR NOT NULL,
+    host VARCHAR NOT NULL
+);
+
+-- What a job had on a node, where somebody looked while it ran: numbers of hardware threads, GPUs, bytes of memory.
+CREATE TABLE accounting_node (
+    id UBIGINT NOT NULL,
+    host VARCHAR NOT NULL,
+    cpus VARCHAR,
+    gpus VARCHAR,
+    memory UBIGINT
+);
+
+-- Whether a batch job that was measured is among those that are accounted for.
+ALTER TABLE job ADD COLUMN is_accounted BOOLEAN;
+UPDATE job SET is_accounted = false;
 
 -- The parts of a job that were started on their own.
 CREATE TABLE accounting_step (

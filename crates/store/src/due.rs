@@ -38,6 +38,14 @@ impl Name {
             Name::Session(name) => ("session", name),
         }
     }
+
+    /// The name of a batch job.
+    pub fn job(&self) -> Option<&str> {
+        match self {
+            Name::Job(name) => Some(name),
+            Name::Session(_) => None,
+        }
+    }
 }
 
 /// What a reading says of a job.

@@ -61,6 +61,8 @@ const OLD_COMMANDS_OF_USER: &str = "DELETE FROM command_coarse c USING job_coars
     AND c.from_ns <= j.time_ns AND c.time_ns >= j.from_ns";
 
 /// Steps belong to whom the job belongs.
+const PLACES_OF_USER: &str = "DELETE FROM accounting_node WHERE id IN \
+    (SELECT id FROM accounting WHERE \"user\" = ? OR uid = ?)";
 const STEPS_OF_USER: &str = "DELETE FROM accounting_step WHERE id IN \
     (SELECT id FROM accounting WHERE \"user\" = ? OR uid = ?)";
 
@@ -73,10 +75,18 @@ impl Writer {
         Ok(rows)
     }
 
-    /// Deletes the rows of jobs that ended before a time; says how many.
+    /// Deletes the rows of jobs that ended before a time, what was measured and what was accounted for; says how many.
     pub fn forget_jobs(&mut self, before_ns: i64) -> Result<u64, StoreError> {
-        let sql = "DELETE FROM job WHERE coalesce(end_ns, computed_ns) < ?";
-        Ok(self.connection.execute(sql, params![before_ns])? as u64)
+        let transaction = self.connection.transaction()?;
+        let measured = "DELETE FROM job WHERE coalesce(end_ns, computed_ns) < ?";
+        let mut deleted = transaction.execute(measured, params![before_ns])?;
+        for table in ["accounting_step", "accounting_node"] {
+            let sql = format!("DELETE FROM {table} WHERE id IN (SELECT id FROM accounting WHERE end_ns < ?)");
+            transaction.execute(&sql, params![before_ns])?;
+        }
+        deleted += transaction.execute("DELETE FROM accounting WHERE end_ns < ?", params![before_ns])?;
+        transaction.commit()?;
+        Ok(deleted as u64)
     }
 
     /// Deletes all of it or nothing. What is received already stays known as received: a batch that an agent sends
@@ -92,6 +102,7 @@ impl Writer {
                 transaction.execute(OLD_CARDS_OF_USER, params![user, uid])?;
                 transaction.execute("DELETE FROM job WHERE \"user\" = ?", params![user])?;
                 transaction.execute(STEPS_OF_USER, params![user, uid])?;
+                transaction.execute(PLACES_OF_USER, params![user, uid])?;
                 transaction
                     .execute("DELETE FROM accounting WHERE \"user\" = ? OR uid = ?", params![user, uid])?;
                 for table in ["job_sample", "job_coarse"] {

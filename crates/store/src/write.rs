@@ -13,7 +13,7 @@ use record::entry::{EndedBy, File, GapReason, JobFrom, WithoutGuest};
 
 use crate::StoreError;
 use crate::due::{self, Heard, Pending};
-use crate::jobs;
+use crate::job_rows;
 use crate::received::Received;
 use crate::samples::Samples;
 
@@ -67,7 +67,7 @@ impl Writer {
             pending: Pending::default(),
             job_order: Vec::new(),
         };
-        writer.job_order = jobs::order(&writer.connection)?;
+        writer.job_order = job_rows::order(&writer.connection)?;
         writer.load_streams()?;
         writer.merge_received()?;
         writer.load_shared(0)?;

@@ -1,6 +1,7 @@
 //! Questions to the server: what ran, where, by whom, with which libraries.
 
 mod job;
+pub mod jobs;
 mod pager;
 pub mod rate;
 mod resources;

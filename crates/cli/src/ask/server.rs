@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent::ship::http::connect;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use record::batch::Refusal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -82,6 +82,13 @@ pub fn read_token(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&text).trim().to_owned())
 }
 
+/// Why the server does not have what was brought.
+pub struct NotPosted {
+    pub why: anyhow::Error,
+    /// It may take it later: it is not there, or has no room now.
+    pub is_passing: bool,
+}
+
 /// A server that can be asked.
 pub struct Server {
     login: Login,
@@ -106,6 +113,23 @@ impl Server {
         let request = request.header(http::header::CONTENT_TYPE, "application/json");
         self.answer(request.send(body.to_string()))?
             .context("this server does not know the request: is it older?")
+    }
+
+    /// Brings something, as CBOR.
+    pub fn post(&self, path: &str, body: &[u8]) -> Result<Value, NotPosted> {
+        let request = self.agent.post(self.url(path)).header(http::header::AUTHORIZATION, self.token());
+        let response = request.header(http::header::CONTENT_TYPE, "application/cbor").send(body);
+        let is_passing = response.as_ref().map_or(true, |response| {
+            matches!(
+                response.status(),
+                http::StatusCode::SERVICE_UNAVAILABLE | http::StatusCode::TOO_MANY_REQUESTS
+            )
+        });
+        let answer = self.answer(response).map_err(|why| NotPosted { why, is_passing })?;
+        answer.ok_or_else(|| {
+            let why = anyhow!("this server does not know the request: is it older?");
+            NotPosted { why, is_passing: false }
+        })
     }
 
     pub fn delete(&self, path: &str, parameters: &[(&str, String)]) -> Result<Value> {

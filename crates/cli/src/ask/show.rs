@@ -183,10 +183,19 @@ pub fn table(rows: &[Value], columns: &[Column]) -> String {
     let titles: Vec<&'static str> = columns.iter().map(|(title, _)| *title).collect();
     let mut table = Table::new(&titles);
     rows.iter().for_each(|row| table.add(columns.iter().map(|(_, show)| show(row)).collect()));
+    written(&table)
+}
+
+fn written(table: &Table) -> String {
     let mut out = Vec::new();
     // Writing into memory does not fail.
     let _ = table.print(&mut out, table::terminal_width(), table::has_colour());
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Prints a table, page by page if it is long.
+pub fn print(table: &Table) -> Result<()> {
+    Ok(pager::print(&written(table))?)
 }
 
 /// One object per line.

@@ -10,8 +10,6 @@ use std::collections::BTreeSet;
 
 use record::accounting::Accounting;
 
-use crate::hostlist;
-
 /// Nodes as `node:processor,…`, or only their names, once for each processor. Nothing if these are no names.
 fn take_nodes<'a>(lists: impl Iterator<Item = &'a str>, job: &mut Accounting) -> Option<()> {
     let mut names = BTreeSet::new();

@@ -4,6 +4,7 @@ pub(crate) mod batch;
 pub mod environment;
 pub(crate) mod hosts;
 mod job;
+pub mod jobs;
 mod nodes;
 mod on_node;
 mod processes;

@@ -10,7 +10,7 @@ use super::{Conditions, Filter, Snapshot, time};
 use crate::StoreError;
 use crate::better::{Old, Word, better, has_ended, is_cut, keep_extremes};
 use crate::due::Name;
-use crate::jobs::{self, CHARACTERISTICS, last_name};
+use crate::job_rows::{self, CHARACTERISTICS, last_name};
 
 /// A job is shown in so many columns over its time.
 const COLUMNS: usize = 40;
@@ -107,7 +107,7 @@ impl Snapshot<'_> {
     }
 
     fn one_row(&self, conditions: &Conditions) -> Result<Option<Map<String, Value>>, StoreError> {
-        let numbers = jobs::numbers();
+        let numbers = job_rows::numbers();
         let select: Vec<String> = numbers.iter().map(|name| format!("CAST({name} AS DOUBLE)")).collect();
         let sql = format!(
             "SELECT {}, is_shared, {} FROM job {}",
@@ -164,7 +164,7 @@ fn put_row(value: &mut Value, row: &Map<String, Value>, site: &Site) {
     value["reserved"] = json!({
         "cpus": whole("reserved_cpus"), "memory": whole("reserved_memory"), "gpus": whole("reserved_gpus"),
     });
-    for metric in jobs::metrics() {
+    for metric in job_rows::metrics() {
         put_metric(&mut value["metrics"], metric, row, site);
     }
 }
@@ -178,7 +178,7 @@ fn put_metric(metrics: &mut Value, metric: &Metric, row: &Map<String, Value>, si
     let whole = |value: Value| value.as_f64().map(|number| json!(number as i64));
     let numbers = CHARACTERISTICS.into_iter().map(|name| (name, of(name)));
     let numbers = numbers.chain(last_name(metric).map(|last| (last, of(last).and_then(whole))));
-    let shares = jobs::shares(metric).iter().map(|name| (*name, of(name)));
+    let shares = job_rows::shares(metric).iter().map(|name| (*name, of(name)));
     for (name, number) in numbers.chain(shares).filter_map(|(name, number)| Some((name, number?))) {
         let value = &mut metrics[metric.name];
         value[name] = number;

@@ -17,7 +17,7 @@ use crate::due::{Name, Seen};
 use crate::query::Reader;
 use crate::query::batch::Batch;
 use crate::write::Writer;
-use crate::{StoreError, upkeep};
+use crate::{StoreError, accounting, upkeep};
 
 /// What could not be made while readings waited for it is tried again after this time.
 const AFTER_ERROR_NS: i64 = 30_000_000_000;
@@ -44,13 +44,14 @@ const NOT_MADE: &str = "WITH recent AS (SELECT least(?, max(time_ns)) - 60480000
 pub(crate) const CHARACTERISTICS: [&str; 6] = ["min", "max", "avg", "median", "node_min", "node_max"];
 
 /// The columns that are not of a metric.
-const OWN: [&str; 16] = [
+const OWN: [&str; 17] = [
     "cluster",
     "job",
     "session",
     "user",
     "state",
     "is_shared",
+    "is_accounted",
     "start_ns",
     "end_ns",
     "heard_ns",
@@ -64,7 +65,9 @@ const OWN: [&str; 16] = [
 ];
 
 /// How many of them are no numbers.
-const NO_NUMBERS: usize = 6;
+const NO_NUMBERS: usize = 7;
+/// Where among them it is said whether a job is accounted for.
+const ACCOUNTED: usize = 6;
 
 /// Jobs whose rows are to be made.
 #[derive(Debug)]
@@ -111,6 +114,18 @@ struct JobRow {
     state: State,
     /// In the order of [`columns`].
     values: Vec<Sql>,
+}
+
+impl JobRow {
+    /// Whether it is one of these jobs: a cluster that is not known may be any.
+    fn is_among(&self, jobs: &[(String, Option<String>)]) -> bool {
+        let is_same = |cluster: &Option<String>| match (cluster, &self.cluster) {
+            (Some(a), Some(b)) => a == b,
+            _ => true,
+        };
+        let name = self.name.job();
+        name.is_some_and(|name| jobs.iter().any(|(job, cluster)| job == name && is_same(cluster)))
+    }
 }
 
 /// A row whose numbers stay.
@@ -319,10 +334,13 @@ impl Writer {
         made.stay.iter().filter(|row| row.is_news).try_for_each(|row| change_state(&transaction, row))?;
         delete(&transaction, "job", made)?;
         delete(&transaction, "session", made)?;
+        let names: Vec<&str> = made.rows.iter().filter_map(|row| row.name.job()).collect();
+        let accounted = accounting::accounted(&transaction, &names)?;
         let mut table = transaction.appender("job")?;
         for row in &made.rows {
-            let row: Vec<&dyn ToSql> =
-                self.job_order.iter().map(|at| &row.values[*at] as &dyn ToSql).collect();
+            let is_accounted = Sql::Boolean(row.is_among(&accounted));
+            let value = |at: &usize| if *at == ACCOUNTED { &is_accounted } else { &row.values[*at] };
+            let row: Vec<&dyn ToSql> = self.job_order.iter().map(|at| value(at) as &dyn ToSql).collect();
             table.append_row(&row[..])?;
         }
         table.flush()?;
@@ -390,6 +408,8 @@ fn row(asked: &Asked, job: &Job, now_ns: i64) -> JobRow {
         text(&user),
         Sql::Text(job.state.name().to_owned()),
         Sql::Boolean(job.is_shared),
+        // Known when the row is kept.
+        Sql::Null,
         Sql::BigInt(job.start),
         number(job.end),
         Sql::BigInt(job.heard),

@@ -1,0 +1,124 @@
+//! `jobglass jobs`.
+
+use clap::ValueEnum;
+
+use super::{ServerArgs, ShapeArgs};
+
+/// Show the jobs of the whole collection: filtered, sorted, counted, put together
+///
+/// Newest first. Without times only jobs that waited or ran in the last 30 days are shown; --all-time shows all.
+/// Exit code 0, 1 if there are none, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Ranges: 4, 4..16, 4.., ..16; with units for times: 10m..2h.
+
+Conditions (--where) are made of columns, values with units, =, !=, <, <=, >, >=, and, or, not, in (…), between … and …, like '…',
+is known, is unknown, + - * / ( ). What is not known is never found, but by `is unknown`.
+
+Examples:
+  jobglass jobs --user alice --state FAILED,TIMEOUT --since 7d
+  jobglass jobs --where 'gpu_util_avg < 5 and gpus > 0' --sort -gpu_hours
+  jobglass jobs --partition gpu --duration 10m.. --fmt job_id,user,elapsed_s,gpu_util_avg,memory_util_max
+  jobglass jobs --group-by project --since 2026-01-01 --until 2027-01-01
+  jobglass jobs --all-time --count
+  jobglass jobs --fmt help")]
+pub struct JobsArgs {
+    /// With this number, as it is shown or as the batch system has it; of an array all
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    pub job: Vec<String>,
+    /// Of these users
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub user: Vec<String>,
+    /// Of these projects
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub project: Vec<String>,
+    /// In these partitions
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub partition: Vec<String>,
+    /// In these states: RUNNING, COMPLETED, FAILED, …
+    #[arg(long, value_name = "STATE", value_delimiter = ',')]
+    pub state: Vec<String>,
+    /// With a name that fits
+    #[arg(long, value_name = "GLOB")]
+    pub name: Option<String>,
+    /// On this node
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+    /// On this cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// With so many nodes
+    #[arg(long, value_name = "RANGE")]
+    pub nodes: Option<String>,
+    /// With so many cores
+    #[arg(long, value_name = "RANGE")]
+    pub cores: Option<String>,
+    /// With so many GPUs
+    #[arg(long, value_name = "RANGE")]
+    pub gpus: Option<String>,
+    /// That ran so long
+    #[arg(long, value_name = "RANGE")]
+    pub duration: Option<String>,
+    /// That waited so long
+    #[arg(long, value_name = "RANGE")]
+    pub wait: Option<String>,
+    /// For which this holds
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub condition: Option<String>,
+    /// That waited or ran at this time or later: 2h, 7d, yesterday, 2026-11-01, 2026-11-01T12:30
+    #[arg(long, value_name = "TIME", conflicts_with = "all_time")]
+    pub since: Option<String>,
+    /// That waited or ran before this time
+    #[arg(long, value_name = "TIME", conflicts_with = "all_time")]
+    pub until: Option<String>,
+    /// Of all times
+    #[arg(long)]
+    pub all_time: bool,
+    /// By this column; with - before it, from the most to the least
+    #[arg(long, value_name = "COLUMN", default_value = "-submit", allow_hyphen_values = true)]
+    pub sort: String,
+    /// These columns; help lists all with their meaning and unit
+    #[arg(long, value_name = "COLUMNS", help_heading = "Output")]
+    pub fmt: Option<String>,
+    /// Put together those that have this in common; times are UTC
+    #[arg(long, value_enum, conflicts_with_all = ["fmt", "count"])]
+    pub group_by: Option<JobsBy>,
+    /// Only how many there are
+    #[arg(long, conflicts_with = "fmt")]
+    pub count: bool,
+    /// At most so many, 0 for all [default: 100; of groups all]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// What jobs that are put together have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum JobsBy {
+    Cluster,
+    User,
+    Project,
+    Partition,
+    State,
+    Day,
+    /// Of the day
+    Hour,
+    Weekday,
+}
+
+impl std::fmt::Display for JobsBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            JobsBy::Cluster => "cluster",
+            JobsBy::User => "user",
+            JobsBy::Project => "project",
+            JobsBy::Partition => "partition",
+            JobsBy::State => "state",
+            JobsBy::Day => "day",
+            JobsBy::Hour => "hour",
+            JobsBy::Weekday => "weekday",
+        })
+    }
+}

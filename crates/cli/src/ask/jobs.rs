@@ -1,0 +1,289 @@
+//! `jobglass jobs`: what was chosen becomes a question, and the answer a table.
+
+use anyhow::{Context, Result, bail};
+use jiff::Zoned;
+use serde_json::Value;
+
+use super::show::{self, Shape};
+use super::{Parameters, Server, add, server, when};
+use crate::args::JobsArgs;
+use crate::table::Table;
+
+/// Without times, jobs of the last days.
+const DAYS: &str = "30d";
+
+/// The columns of a table unless others are chosen.
+const TABLE: &str =
+    "job_id,user,project,partition,state,submit,start,elapsed_s,wait_s,nodes,cores,gpus,core_hours,name";
+
+/// Of groups.
+const GROUP: [&str; 8] =
+    ["jobs", "started", "core_hours", "node_hours", "gpu_hours", "wait_avg_s", "wait_median_s", "wait_max_s"];
+
+pub fn run(args: &JobsArgs) -> Result<bool> {
+    let server = server(&args.server)?;
+    if args.fmt.as_deref() == Some("help") {
+        return super::rows(&server, "/api/v1/jobs/columns", &Parameters::new(), HELP, &args.shape.into());
+    }
+    let parameters = parameters(args)?;
+    let answer =
+        server.get("/api/v1/jobs", &parameters)?.context("this server has no list of jobs: is it older?")?;
+    if let Some(count) = answer["count"].as_u64() {
+        return show_count(count, args);
+    }
+    let rows = answer["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    print(rows, args)?;
+    say_what_is_missing(&server, rows, &answer, &parameters, args)?;
+    Ok(!rows.is_empty())
+}
+
+const HELP: &[show::Column] = &[
+    ("COLUMN", |row| show::text(&row["column"])),
+    ("IN CONDITIONS", |row| show::text(&row["in_conditions"])),
+    ("UNIT", |row| show::text(&row["unit"])),
+    ("MEANING", |row| show::text(&row["meaning"])),
+];
+
+#[expect(clippy::print_stdout, reason = "the answer")]
+fn show_count(count: u64, args: &JobsArgs) -> Result<bool> {
+    match Shape::from(args.shape) {
+        Shape::Json => println!("{{\"count\":{count}}}"),
+        Shape::Csv => println!("count\n{count}"),
+        Shape::Table => println!("{count}"),
+    }
+    Ok(count > 0)
+}
+
+fn parameters(args: &JobsArgs) -> Result<Parameters> {
+    let mut parameters = Parameters::new();
+    add(&mut parameters, "where", args.condition.as_ref());
+    add(&mut parameters, "also", chosen(args)?.as_ref());
+    add(&mut parameters, "node", args.node.as_ref());
+    // A job that is named is wanted whenever it was.
+    let is_named = args.all_time || !args.job.is_empty();
+    let since = args.since.as_deref().or((!is_named && args.until.is_none()).then_some(DAYS));
+    let now = Zoned::now();
+    for (name, text) in [("since", since), ("until", args.until.as_deref())] {
+        if let Some(text) = text {
+            parameters.push((name, when::parse(text, &now)?.to_string()));
+        }
+    }
+    if args.count {
+        parameters.push(("count", "true".into()));
+        return Ok(parameters);
+    }
+    add(&mut parameters, "group_by", args.group_by.as_ref());
+    let all_groups = args.group_by.map(|_| 0);
+    add(&mut parameters, "limit", args.limit.or(all_groups).as_ref());
+    parameters.push(("sort", args.sort.clone()));
+    let columns = args.fmt.clone().or((args.group_by.is_none() && is_table(args)).then(|| TABLE.to_owned()));
+    add(&mut parameters, "columns", columns.as_ref());
+    Ok(parameters)
+}
+
+fn is_table(args: &JobsArgs) -> bool {
+    matches!(Shape::from(args.shape), Shape::Table)
+}
+
+/// What was chosen by options, as one condition.
+fn chosen(args: &JobsArgs) -> Result<Option<String>> {
+    let mut parts = Vec::new();
+    if !args.job.is_empty() {
+        let jobs = list(&args.job);
+        let numbers: Vec<&str> = args
+            .job
+            .iter()
+            .map(String::as_str)
+            .filter(|job| job.bytes().all(|byte| byte.is_ascii_digit()))
+            .collect();
+        let arrays = if numbers.is_empty() {
+            String::new()
+        } else {
+            format!(" or array_job in ({})", numbers.join(", "))
+        };
+        parts.push(format!("(job in {jobs} or job_id in {jobs}{arrays})"));
+    }
+    let states: Vec<String> = args.state.iter().map(|state| state.to_ascii_uppercase()).collect();
+    let lists = [
+        ("user", &args.user),
+        ("project", &args.project),
+        ("partition", &args.partition),
+        ("state", &states),
+    ];
+    for (column, values) in lists {
+        if !values.is_empty() {
+            parts.push(format!("{column} in {}", list(values)));
+        }
+    }
+    parts.extend(args.cluster.as_ref().map(|cluster| format!("cluster = {}", quoted(cluster))));
+    parts.extend(args.name.as_ref().map(|name| format!("name like {}", quoted(&like(name)))));
+    let ranges = [
+        ("nodes", &args.nodes),
+        ("cores", &args.cores),
+        ("gpus", &args.gpus),
+        ("elapsed", &args.duration),
+        ("wait", &args.wait),
+    ];
+    for (column, text) in ranges {
+        parts.extend(text.as_ref().map(|text| range(column, text)).transpose()?);
+    }
+    Ok((!parts.is_empty()).then(|| parts.join(" and ")))
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn list(values: &[String]) -> String {
+    format!("({})", values.iter().map(|value| quoted(value)).collect::<Vec<_>>().join(", "))
+}
+
+/// A pattern with `*` and `?` as `like` has it.
+fn like(glob: &str) -> String {
+    let mut pattern = String::new();
+    for letter in glob.chars() {
+        match letter {
+            '*' => pattern.push('%'),
+            '?' => pattern.push('_'),
+            '%' | '_' | '\\' => pattern.extend(['\\', letter]),
+            other => pattern.push(other),
+        }
+    }
+    pattern
+}
+
+/// `4`, `4..16`, `4..`, `..16`, with units.
+fn range(column: &str, text: &str) -> Result<String> {
+    let is_value = |value: &str| {
+        value.starts_with(|first: char| first.is_ascii_digit())
+            && value.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '.')
+    };
+    let (low, high) = match text.split_once("..") {
+        Some((low, high)) => (low.trim(), high.trim()),
+        None => (text.trim(), text.trim()),
+    };
+    let bounds: Vec<String> = [(">=", low), ("<=", high)]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(sign, value)| format!("{column} {sign} {value}"))
+        .collect();
+    if bounds.is_empty() || [low, high].iter().any(|value| !value.is_empty() && !is_value(value)) {
+        bail!("{text:?} is no range; write for example 4, 4..16, 4.., ..16, 10m..2h");
+    }
+    Ok(bounds.join(" and "))
+}
+
+fn print(rows: &[Value], args: &JobsArgs) -> Result<()> {
+    let shape = args.shape.into();
+    if !matches!(shape, Shape::Table) || rows.is_empty() {
+        return show::rows(rows, &[], &shape);
+    }
+    let names: Vec<String> = match (args.group_by, &args.fmt) {
+        (Some(by), _) => [by.to_string()].into_iter().chain(GROUP.map(str::to_owned)).collect(),
+        (None, _) => {
+            rows.first().and_then(Value::as_object).into_iter().flat_map(|row| row.keys().cloned()).collect()
+        }
+    };
+    let mut table = Table::titled(names.iter().map(|name| title(name, rows)));
+    for row in rows {
+        table.add(names.iter().map(|name| cell(name, &row[name])).collect());
+    }
+    show::print(&table)
+}
+
+/// Numbers stand on the right.
+fn title(name: &str, rows: &[Value]) -> String {
+    let is_number =
+        rows.iter().map(|row| &row[name]).find(|value| !value.is_null()).is_some_and(Value::is_number);
+    let (name, _) = shown(name);
+    let name = name.to_ascii_uppercase().replace('_', " ");
+    if is_number { format!(">{name}") } else { name }
+}
+
+/// A column of seconds is shown as a duration, and called without its unit.
+fn shown(name: &str) -> (&str, bool) {
+    name.strip_suffix("_s").map_or((name, false), |name| (name, true))
+}
+
+fn cell(name: &str, value: &Value) -> String {
+    let is_time = matches!(name, "submit" | "start" | "end" | "eligible");
+    match (value.as_f64(), shown(name)) {
+        (Some(seconds), (_, true)) => duration(seconds),
+        (Some(number), _) if value.is_f64() => format!("{number:.2}"),
+        _ if is_time => show::time(value),
+        _ => show::text(value),
+    }
+}
+
+/// As Slurm writes it: `1-02:03:04`.
+fn duration(seconds: f64) -> String {
+    let whole = seconds.round().max(0.0) as u64;
+    let (days, rest) = (whole / 86_400, whole % 86_400);
+    let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
+    if days > 0 { format!("{days}-{clock}") } else { clock }
+}
+
+fn say_what_is_missing(
+    server: &Server,
+    rows: &[Value],
+    answer: &Value,
+    parameters: &Parameters,
+    args: &JobsArgs,
+) -> Result<()> {
+    let is_default = args.since.is_none() && args.until.is_none() && !args.all_time && args.job.is_empty();
+    if answer["more"] == Value::Bool(true) {
+        let asked = |name: &&(&str, String)| !matches!(name.0, "limit" | "sort" | "columns" | "group_by");
+        let mut count: Parameters = parameters.iter().filter(asked).cloned().collect();
+        count.push(("count", "true".into()));
+        let all = server.get("/api/v1/jobs", &count)?.unwrap_or_default();
+        eprintln!(
+            "jobglass: these are {} of {} (--limit N, 0 for all)",
+            rows.len(),
+            show::text(&all["count"])
+        );
+    } else if rows.is_empty() && is_default {
+        eprintln!("jobglass: nothing found in the last 30 days (--all-time looks at all)");
+    } else if rows.is_empty() {
+        eprintln!("jobglass: nothing found");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_become_conditions() {
+        for (text, expected) in [
+            ("4", Some("x >= 4 and x <= 4")),
+            ("4..16", Some("x >= 4 and x <= 16")),
+            ("10m..", Some("x >= 10m")),
+            ("..2.5h", Some("x <= 2.5h")),
+            ("..", None),
+            ("", None),
+            ("a", None),
+            ("4 or true", None),
+            ("4..'5'", None),
+        ] {
+            assert_eq!(range("x", text).ok().as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn patterns_are_those_of_shells() {
+        for (glob, expected) in [("gmx*", "gmx%"), ("a?_%", "a_\\_\\%"), ("x", "x"), ("\\", "\\\\")] {
+            assert_eq!(like(glob), expected);
+        }
+        assert_eq!(quoted("o'neil"), "'o''neil'");
+    }
+
+    #[test]
+    fn durations_are_slurms() {
+        for (seconds, expected) in
+            [(0.0, "00:00:00"), (59.6, "00:01:00"), (93_784.0, "1-02:03:04"), (-1.0, "00:00:00")]
+        {
+            assert_eq!(duration(seconds), expected);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A file to import: plain or compressed with gzip, or standard input.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+use flate2::bufread::MultiGzDecoder;
+
+const BUFFER: usize = 1 << 18;
+/// The first bytes of what gzip wrote.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// A file, and how much of it has been read.
+pub struct Input {
+    pub name: String,
+    pub content: Box<dyn BufRead>,
+    /// Not known of standard input.
+    pub size: Option<u64>,
+    pub read: Arc<AtomicU64>,
+}
+
+impl Input {
+    pub fn open(path: &Path) -> Result<Input> {
+        let read = Arc::new(AtomicU64::new(0));
+        let (name, size, source): (_, _, Box<dyn Read>) = if path == Path::new("-") {
+            ("standard input".to_owned(), None, Box::new(io::stdin()))
+        } else {
+            let name = path.display().to_string();
+            let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
+            let about = file.metadata().with_context(|| format!("cannot read {name}"))?;
+            anyhow::ensure!(!about.is_dir(), "{name} is a directory, not a file");
+            (name, about.is_file().then_some(about.len()), Box::new(file))
+        };
+        let mut raw = BufReader::with_capacity(BUFFER, Counted { source, read: read.clone() });
+        let is_packed = raw.fill_buf().with_context(|| format!("cannot read {name}"))?.starts_with(&GZIP);
+        let content: Box<dyn BufRead> = if is_packed {
+            Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw)))
+        } else {
+            Box::new(raw)
+        };
+        Ok(Input { name, content, size, read })
+    }
+
+    /// Whether the content begins like JSON.
+    pub fn is_json(&mut self) -> io::Result<bool> {
+        let start = self.content.fill_buf()?;
+        Ok(start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{'))
+    }
+}
+
+struct Counted {
+    source: Box<dyn Read>,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn packed_or_not_the_content_is_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (plain, packed) = (dir.path().join("a"), dir.path().join("b"));
+        std::fs::write(&plain, "  {}\n").unwrap();
+        let mut gz =
+            flate2::write::GzEncoder::new(File::create(&packed).unwrap(), flate2::Compression::fast());
+        gz.write_all(b"  {}\n").unwrap();
+        gz.finish().unwrap();
+        for path in [&plain, &packed] {
+            let mut input = Input::open(path).unwrap();
+            assert!(input.is_json().unwrap());
+            let mut text = String::new();
+            input.content.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "  {}\n");
+            assert_eq!(input.size, Some(input.read.load(Ordering::Relaxed)));
+        }
+        assert!(Input::open(dir.path()).is_err());
+        assert!(Input::open(&dir.path().join("none")).is_err());
+    }
+}

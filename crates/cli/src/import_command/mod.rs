@@ -1,0 +1,24 @@
+//! `jobglass import`: reads what others have kept, and brings it to the server.
+//!
+//! * `input`: a file, whatever it is packed in.
+//! * `report`: what could not be read, told and kept.
+//! * `sender`: jobs on their way to the server, many in a request.
+//! * `progress`: how far it is.
+//! * `slurm`: what Slurm's commands wrote.
+
+mod input;
+mod progress;
+mod report;
+mod sender;
+mod slurm;
+
+use anyhow::Result;
+
+use crate::args::ImportCommand;
+
+/// Says whether everything could be read.
+pub fn run(command: &ImportCommand) -> Result<bool> {
+    match command {
+        ImportCommand::Slurm(args) => slurm::run(args),
+    }
+}

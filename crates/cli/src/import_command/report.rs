@@ -1,0 +1,109 @@
+//! What could not be read as it is: told on standard error, and kept whole in a file, so that it can be mended and imported again.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use import::{Outcome, Problem};
+
+use super::progress::Progress;
+
+/// So many are told; all are kept.
+const TOLD: u64 = 20;
+
+/// Where lines are kept unless another file is named.
+const FILE: &str = "jobglass-rejects.txt";
+
+/// Counts problems, tells the first and keeps all.
+pub struct Report {
+    path: PathBuf,
+    file: Option<BufWriter<File>>,
+    /// Why they could not be kept.
+    error: Option<std::io::Error>,
+    pub rejected: u64,
+    pub mended: u64,
+    pub doubted: u64,
+    /// Files that end before their end.
+    broken: u64,
+}
+
+impl Report {
+    pub fn new(path: Option<PathBuf>) -> Report {
+        let path = path.unwrap_or_else(|| FILE.into());
+        Report { path, file: None, error: None, rejected: 0, mended: 0, doubted: 0, broken: 0 }
+    }
+
+    pub fn problems(&self) -> u64 {
+        self.rejected + self.mended + self.doubted
+    }
+
+    pub fn take(&mut self, problem: &Problem<'_>, progress: &Progress) {
+        match problem.outcome {
+            Outcome::Rejected => self.rejected += 1,
+            Outcome::Mended => self.mended += 1,
+            Outcome::Doubted => self.doubted += 1,
+        }
+        if self.problems() <= TOLD {
+            progress.say(&format!("jobglass: {problem}"));
+        } else if self.problems() == TOLD + 1 {
+            progress.say(&format!("jobglass: more of these are in {}", self.path.display()));
+        }
+        if let Err(error) = self.keep(problem) {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    /// What is wrong stands before the line, behind a `#`.
+    fn keep(&mut self, problem: &Problem<'_>) -> std::io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(BufWriter::new(File::create(&self.path)?)),
+        };
+        writeln!(
+            file,
+            "# {}:{}: {}: {}",
+            problem.file,
+            problem.at,
+            outcome(problem.outcome),
+            problem.reason
+        )?;
+        file.write_all(problem.text)?;
+        writeln!(file)
+    }
+
+    /// A file cannot be read any further.
+    pub fn broken(&mut self, why: &str) {
+        self.broken += 1;
+        eprintln!("jobglass: {why}: it ends here, what came before is imported");
+    }
+
+    /// Says in a line what became of all of them; whether there were none.
+    pub fn finish(mut self) -> Result<bool> {
+        if let Some(file) = &mut self.file {
+            file.flush().with_context(|| format!("cannot write {}", self.path.display()))?;
+        }
+        if let Some(error) = self.error.take() {
+            return Err(error)
+                .with_context(|| format!("cannot keep what was rejected in {}", self.path.display()));
+        }
+        if self.problems() > 0 {
+            eprintln!(
+                "jobglass: {} rejected, {} mended, {} without a value that cannot be true: kept in {}",
+                self.rejected,
+                self.mended,
+                self.doubted,
+                self.path.display()
+            );
+        }
+        Ok(self.problems() + self.broken == 0)
+    }
+}
+
+fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Rejected => "rejected",
+        Outcome::Mended => "mended",
+        Outcome::Doubted => "doubted",
+    }
+}

@@ -1,0 +1,177 @@
+//! The whole collection of jobs: what others have kept goes in, and comes out by `jobglass jobs` as it was.
+
+mod common;
+#[path = "common/server.rs"]
+mod server;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use common::{Row, new_dir, parse};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use server::Server;
+
+const XDMOD: &str = "jobid,jobidraw,cluster,partition,qos,account,group,gid,user,uid,submit,eligible,start,end,elapsed,exitcode,\
+    state,nnodes,ncpus,reqcpus,reqmem,reqtres,alloctres,timelimit,nodelist,jobname";
+
+/// Data of real centres: beside the workspace, or where `JOBGLASS_SHARED` says. Never part of the project.
+fn shared(test: &str, what: &str) -> Option<PathBuf> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared");
+    let shared = std::env::var_os("JOBGLASS_SHARED").unwrap_or(beside.into());
+    let data = PathBuf::from(shared).join("data").join(what);
+    if !data.exists() {
+        eprintln!("SKIPPED {test}: {} is not there", data.display());
+        return None;
+    }
+    Some(data)
+}
+
+fn start(dir: &Path) -> Server {
+    let server = Server::start(dir.to_owned(), None);
+    server.wait_ready();
+    server
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs a command of `jobglass` that must do what it is told.
+fn tell(server: &Server, arguments: &[&str]) -> Output {
+    let output = server.ask(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output));
+    output
+}
+
+fn jobs(server: &Server, arguments: &[&str]) -> Vec<Row> {
+    let all = [&["jobs", "--json", "--all-time", "--limit", "0"], arguments].concat();
+    parse(&server.ask(&all).output().unwrap())
+}
+
+fn sum(rows: &[Row], name: &str) -> f64 {
+    rows.iter().map(|row| row[name].as_f64().unwrap_or(0.0)).sum()
+}
+
+/// The figures of XDMoD, from rows of jobs.
+fn figures(rows: &[Row]) -> BTreeMap<&'static str, f64> {
+    let started: Vec<Row> = rows.iter().filter(|row| !row["node_list"].is_null()).cloned().collect();
+    let count = started.len() as f64;
+    let cores = || started.iter().map(|row| row["cores"].as_f64().unwrap());
+    [
+        ("job_count", count),
+        ("total_wallduration_hours", sum(&started, "elapsed_s") / 3600.0),
+        ("total_cpu_hours", sum(&started, "core_hours")),
+        ("total_gpu_hours", sum(&started, "gpu_hours")),
+        ("total_node_hours", sum(&started, "node_hours")),
+        ("avg_waitduration_hours", sum(&started, "wait_s") / 3600.0 / count),
+        ("avg_wallduration_hours", sum(&started, "elapsed_s") / 3600.0 / count),
+        ("avg_processors", sum(&started, "cores") / count),
+        ("min_processors", cores().fold(f64::INFINITY, f64::min)),
+        ("max_processors", cores().fold(0.0, f64::max)),
+    ]
+    .into()
+}
+
+#[test]
+fn a_real_log_gives_the_figures_of_xdmod_however_often_it_is_imported() {
+    let Some(data) = shared("a_real_log_gives_the_figures_of_xdmod", "slurm-xdmod") else { return };
+    let dir = new_dir();
+    let server = start(dir.path());
+    let log = data.join("phillips.log");
+    let expected = String::from_utf8(fs::read(data.join("phillips-expected.csv")).unwrap()).unwrap();
+    for (fields, known_before) in [(vec!["--xdmod"], 0), (vec!["--fields", XDMOD], 4285)] {
+        let import = ["import", "slurm", "--time-zone", "UTC", "--file", log.to_str().unwrap()];
+        let said = text(&tell(&server, &[&import, &fields[..]].concat()));
+        assert!(said.contains(&format!("{known_before} known before")), "{said}");
+        let rows = jobs(&server, &[]);
+        assert_eq!(rows.len(), 4285);
+        let found = figures(&rows);
+        let mut checked = 0;
+        for (name, value) in expected.lines().skip(1).filter_map(|line| line.split_once(',')) {
+            let digits = value.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+            assert_eq!(format!("{:.digits$}", found[name]), value, "{name}");
+            checked += 1;
+        }
+        assert_eq!(checked, 10);
+    }
+    // The same by the server's own sums.
+    let started = ["--where", "node_list is known"];
+    assert_eq!(jobs(&server, &[&started[..], &["--count"]].concat())[0]["count"], 4046);
+    let groups = jobs(&server, &[&started[..], &["--group-by", "user"]].concat());
+    assert_eq!(sum(&groups, "jobs"), 4046.0);
+    assert_eq!(format!("{:.4}", sum(&groups, "core_hours")), "11767.9883");
+    assert_eq!(format!("{:.4}", sum(&groups, "gpu_hours")), "506.9128");
+    // A node of the middle of a list.
+    let rows = jobs(&server, &["--node", "cpn-f13-04-02", "--nodes", "8", "--duration", "5d.."]);
+    assert_eq!(rows.iter().map(|row| row["job"].as_str().unwrap()).collect::<Vec<_>>(), ["165381"]);
+}
+
+/// A line, what is wrong with it, and the job that is there of it all the same.
+const BROKEN: &[(&[u8], &str, Option<&str>)] = &[
+    (b"11|u|a|2026-01-01T10:00:00|2026-01-01T11:00:00", "fields instead of", None),
+    (b"12|u|a|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|x|y|z|w", "fields instead of", None),
+    (b"13|u|a|b|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1", "a delimiter or a line break", Some("a|b")),
+    (b"14|u|a\nb|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1", "a delimiter or a line break", Some("a\nb")),
+    (b"15|u|a|2026-01-01T10:00:00|2026-01-01T11:00:00|DANCING|1G|n1", "DANCING", None),
+    (b"16|u|a|2026-13-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1", "2026-13-01", None),
+    (b"17|u|a|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1Q|n1", "1Q", None),
+    (b"18|u\xff|a|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1", "\\xff", None),
+];
+
+#[test]
+fn what_is_broken_is_told_and_kept_and_the_rest_is_imported() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let header = b"JobID|User|JobName|Start|End|State|ReqMem|NodeList\n";
+    for (at, (line, reason, is_there)) in BROKEN.iter().enumerate() {
+        let good = |id: u32| format!("{id}|v|good|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n2\n");
+        let (before, after) = (1000 + 2 * at as u32, 1001 + 2 * at as u32);
+        let (first, last) = (good(before), good(after));
+        let content = [&header[..], first.as_bytes(), line, b"\n", last.as_bytes()].concat();
+        let (file, rejects) = (dir.path().join("sacct.txt"), dir.path().join("rejects"));
+        fs::write(&file, content).unwrap();
+        let output = import(&server, &file, &rejects);
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("sacct.txt:3: ") && said.contains(reason), "{said}");
+        let kept = fs::read(&rejects).unwrap();
+        assert!(kept.windows(line.len()).any(|part| part == *line), "{}", String::from_utf8_lossy(&kept));
+        for id in [before, after] {
+            assert_eq!(jobs(&server, &["--job", &id.to_string()]).len(), 1, "{said}");
+        }
+        let id = std::str::from_utf8(&line[..2]).unwrap();
+        let found = jobs(&server, &["--job", id]);
+        assert_eq!(found.first().and_then(|row| row["name"].as_str()), *is_there, "{said}");
+    }
+}
+
+fn import(server: &Server, file: &Path, rejects: &Path) -> Output {
+    let (file, rejects) = (file.to_str().unwrap(), rejects.to_str().unwrap());
+    server.ask(&["import", "slurm", "--file", file, "--rejects", rejects]).output().unwrap()
+}
+
+#[test]
+fn a_file_that_is_cut_off_gives_what_came_before() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let mut content = String::from("JobID|User|State\n");
+    (1..=20_000).for_each(|id| content.push_str(&format!("{id}|u{}|COMPLETED\n", id * 7919 % 10_007)));
+    let mut packer = GzEncoder::new(Vec::new(), Compression::default());
+    packer.write_all(content.as_bytes()).unwrap();
+    let packed = packer.finish().unwrap();
+    let (whole, cut, rejects) = (dir.path().join("whole.gz"), dir.path().join("cut.gz"), dir.path().join("r"));
+    fs::write(&cut, &packed[..packed.len() / 2]).unwrap();
+    let output = import(&server, &cut, &rejects);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("cut.gz"), "{}", text(&output));
+    let count = || jobs(&server, &["--count"])[0]["count"].as_u64().unwrap();
+    assert!((1..20_000).contains(&count()), "{}", count());
+    fs::write(&whole, &packed).unwrap();
+    let output = import(&server, &whole, &rejects);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert_eq!(count(), 20_000);
+}

@@ -1,0 +1,145 @@
+//! The list of jobs: `GET /api/v1/jobs`, filtered, sorted, counted or put together, and what its columns mean.
+#![expect(unused_qualifications, reason = "in what utoipa's macros make")]
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use condition::Condition;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::jobs::{CATALOGUE, COLUMNS, JobColumn, JobsBy, Page, USUAL, Which, column};
+use utoipa::IntoParams;
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::read::{Admin, Asked, ask, asked, check_text, nanos};
+
+/// Rows in one answer unless the question says otherwise.
+const LIMIT: u64 = 100;
+
+/// Which jobs are asked for, and what is to be said of them.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Jobs {
+    /// A condition on the columns of `/api/v1/jobs/columns`: `gpu_util_avg < 5 and gpus > 0`.
+    r#where: Option<String>,
+    /// Another one that must hold as well: what was chosen besides, so that an error in one points at its own place.
+    also: Option<String>,
+    /// On this node.
+    node: Option<String>,
+    /// Whatever waited or ran at this time or later.
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    /// Whatever waited or ran before this time.
+    #[param(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+    /// Columns, by name, with commas between them.
+    columns: Option<String>,
+    /// A column; `-` before it is from the most to the least. `-submit` unless given.
+    sort: Option<String>,
+    /// At most so many rows, 0 for all; 100 unless given.
+    limit: Option<u64>,
+    /// One row for those that have this in common: cluster, user, project, partition, state, day, hour (of the day), weekday.
+    group_by: Option<String>,
+    /// Only how many there are.
+    #[serde(default)]
+    count: bool,
+}
+
+/// Jobs of the whole collection: `rows` and whether there are `more`, or their `count`.
+#[utoipa::path(get, path = "/api/v1/jobs", params(Jobs), security(("token" = [])),
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403)))]
+pub async fn jobs(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<Jobs>,
+) -> Result<Json<Value>, ApiError> {
+    let asked = asked(query)?;
+    let which = asked.which()?;
+    if asked.count {
+        let count = ask(&app, move |reader| reader.count_jobs(&which)).await?;
+        return Ok(Json(json!({"count": count})));
+    }
+    let limit = match asked.limit.unwrap_or(LIMIT) {
+        0 => None,
+        limit => Some(limit),
+    };
+    let mut rows = match asked.group_by()? {
+        Some(by) => ask(&app, move |reader| reader.group_jobs(&which, by)).await?,
+        None => {
+            let page = asked.page(limit)?;
+            ask(&app, move |reader| reader.jobs(&which, &page)).await?
+        }
+    };
+    let more = limit.is_some_and(|limit| rows.len() as u64 > limit);
+    limit.inspect(|limit| rows.truncate(usize::try_from(*limit).unwrap_or(usize::MAX)));
+    Ok(Json(json!({"rows": rows, "more": more})))
+}
+
+impl Jobs {
+    fn which(&self) -> Result<Which, ApiError> {
+        let condition = |text: &String| {
+            check_text(text)?;
+            Condition::parse(text, &CATALOGUE).map_err(|error| ApiError::BadRequest(error.to_string()))
+        };
+        self.node.as_deref().map_or(Ok(()), check_text)?;
+        Ok(Which {
+            conditions: [&self.r#where, &self.also]
+                .into_iter()
+                .flatten()
+                .map(condition)
+                .collect::<Result<_, _>>()?,
+            node: self.node.clone(),
+            since_ns: self.since.map(nanos),
+            until_ns: self.until.map(nanos),
+        })
+    }
+
+    fn page(&self, limit: Option<u64>) -> Result<Page, ApiError> {
+        let sort = self.sort.as_deref().unwrap_or("-submit");
+        let columns = match &self.columns {
+            Some(names) => names.split(',').map(|name| named(name.trim())).collect::<Result<_, _>>()?,
+            None => USUAL.iter().filter_map(|name| column(name)).collect(),
+        };
+        Ok(Page {
+            columns,
+            sort: named(sort.trim_start_matches('-'))?,
+            is_ascending: !sort.starts_with('-'),
+            // One more, to know whether there are more.
+            limit: limit.map(|limit| limit.saturating_add(1)),
+        })
+    }
+
+    fn group_by(&self) -> Result<Option<JobsBy>, ApiError> {
+        let Some(name) = &self.group_by else { return Ok(None) };
+        let known = JobsBy::ALL.map(JobsBy::name);
+        let by = JobsBy::ALL.into_iter().find(|by| by.name() == name);
+        by.map(Some).ok_or_else(|| {
+            ApiError::BadRequest(format!(
+                "jobs cannot be put together by `{name}`, but by {}",
+                known.join(", ")
+            ))
+        })
+    }
+}
+
+fn named(name: &str) -> Result<&'static JobColumn, ApiError> {
+    column(name).ok_or_else(|| {
+        ApiError::BadRequest(format!("jobs have no column `{name}`: see jobglass jobs --fmt help"))
+    })
+}
+
+/// The columns that jobs have, with their units and meanings.
+#[utoipa::path(get, path = "/api/v1/jobs/columns", security(("token" = [])),
+    responses((status = 200, body = Object), (status = 401), (status = 403)))]
+pub async fn columns(_: Admin) -> Json<Value> {
+    let row = |column: &JobColumn| {
+        let condition = column.alias.unwrap_or(&column.name);
+        let usual = USUAL.contains(&&*column.name);
+        json!({"column": column.name, "in_conditions": condition, "unit": column.unit(), "usual": usual, "meaning": column.meaning})
+    };
+    Json(json!({"rows": COLUMNS.iter().map(row).collect::<Vec<_>>(), "more": false}))
+}

@@ -1,0 +1,325 @@
+//! The columns of a job: what they are called, what they mean, and how they come from the tables.
+//!
+//! SQL here names `c`, a job as it is accounted for (or measured, where nobody accounts for it), and `j`, what was measured
+//! of it. Of a column that is in both, the batch system's word counts.
+
+use std::sync::LazyLock;
+
+use condition::{Catalogue, Column, Type, Unit};
+use record::metric::{Kind, Metric, Unit as Counted};
+
+use crate::job_rows::{CHARACTERISTICS, last_name, metrics, shares};
+
+/// One column.
+#[derive(Debug)]
+pub struct JobColumn {
+    /// In answers.
+    pub name: String,
+    /// In conditions, where the name is a word of their language.
+    pub alias: Option<&'static str>,
+    pub of: Type,
+    pub unit: Unit,
+    pub meaning: String,
+    pub(super) sql: String,
+}
+
+impl JobColumn {
+    fn new(name: &str, of: Type, meaning: &str, sql: &str) -> JobColumn {
+        let unit = match of {
+            Type::Duration => Unit::SECOND,
+            Type::Bytes => Unit::BYTE,
+            Type::Rate => Unit::BYTE_PER_SECOND,
+            Type::Share => Unit::PERCENT,
+            _ => Unit::ONE,
+        };
+        JobColumn { name: name.into(), alias: None, of, unit, meaning: meaning.into(), sql: sql.into() }
+    }
+
+    fn aka(self, alias: &'static str) -> JobColumn {
+        JobColumn { alias: Some(alias), ..self }
+    }
+
+    fn labelled(self, label: &'static str) -> JobColumn {
+        JobColumn { unit: Unit::label(label), ..self }
+    }
+
+    /// Whether it needs what was measured.
+    pub(super) fn is_measured(&self) -> bool {
+        self.sql.contains("j.")
+    }
+
+    /// What a value counts, for people.
+    pub fn unit(&self) -> &'static str {
+        match self.of {
+            Type::Time => "time",
+            Type::Text => "text",
+            Type::Boolean => "true or false",
+            _ => self.unit.symbol(),
+        }
+    }
+}
+
+/// A job that has begun: one that was cancelled before has a start in some texts, and never had a node.
+pub(super) const STARTED: &str =
+    "(c.start_ns IS NOT NULL AND (c.node_list IS NOT NULL OR NOT c.is_accounted))";
+
+/// All columns, those of the batch system first.
+pub static COLUMNS: LazyLock<Vec<JobColumn>> = LazyLock::new(|| {
+    let mut columns = accounted();
+    columns.extend(used());
+    columns.extend(metrics().flat_map(of_metric));
+    columns
+});
+
+/// What conditions may name.
+pub static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
+    let column = |of: &JobColumn, name: &str| Column::new(name, of.of, &of.meaning, &of.sql).in_unit(of.unit);
+    let names = |of: &JobColumn| {
+        let own = (of.alias != Some("ended")).then(|| of.name.clone());
+        own.into_iter().chain(of.alias.map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let all = COLUMNS.iter().flat_map(|of| names(of).into_iter().map(|name| column(of, &name)));
+    #[expect(clippy::expect_used, reason = "a test sees it first")]
+    Catalogue::new(all).expect("columns have names that conditions can have")
+});
+
+/// A column by the name of answers or of conditions.
+pub fn column(name: &str) -> Option<&'static JobColumn> {
+    COLUMNS.iter().find(|column| {
+        column.name.eq_ignore_ascii_case(name)
+            || column.alias.is_some_and(|alias| alias.eq_ignore_ascii_case(name))
+    })
+}
+
+/// The columns of an answer that names none.
+pub const USUAL: [&str; 25] = [
+    "cluster",
+    "job",
+    "job_id",
+    "user",
+    "project",
+    "partition",
+    "qos",
+    "state",
+    "submit",
+    "start",
+    "end",
+    "nodes",
+    "node_list",
+    "cores",
+    "gpus",
+    "memory",
+    "elapsed_s",
+    "wait_s",
+    "limit_s",
+    "core_hours",
+    "node_hours",
+    "gpu_hours",
+    "exit_code",
+    "signal",
+    "name",
+];
+
+/// What the batch system says.
+fn accounted() -> Vec<JobColumn> {
+    use Type::{Boolean, Bytes, Duration, Number, Share, Text, Time};
+    let new = JobColumn::new;
+    let seconds = |name, meaning, ns: &str| new(name, Duration, meaning, &format!("({ns}) / 1e9"));
+    let hours =
+        |name, meaning, of: &str| new(name, Number, meaning, &format!("c.elapsed_ns * {of} / 3.6e12"));
+    vec![
+        new("cluster", Text, "the cluster it ran on", "c.cluster"),
+        new("job", Text, "the batch system's own number, which programs and control groups have", "c.job"),
+        new(
+            "job_id",
+            Text,
+            "as people are shown it: 123, 123_4 in an array, 123+1 in a heterogeneous job",
+            "c.shown",
+        ),
+        new("array_job", Number, "the array it belongs to", "c.array_job"),
+        new("array_task", Number, "which of the array", "c.array_task"),
+        new("het_job", Number, "the heterogeneous job it belongs to", "c.het_job"),
+        new("user", Text, "who ran it", "c.\"user\""),
+        new("uid", Number, "the user's number", "c.uid"),
+        new("group", Text, "the user's group", "c.\"group\""),
+        new("project", Text, "the account that pays", "c.project"),
+        new("partition", Text, "the queue", "c.partition"),
+        new("qos", Text, "the quality of service", "c.qos"),
+        new("reservation", Text, "the reservation it ran in", "c.reservation"),
+        new("wckey", Text, "the key that the user gave to tell work apart", "c.wckey"),
+        new("name", Text, "what the user called it", "c.name"),
+        new(
+            "state",
+            Text,
+            "PENDING, RUNNING, COMPLETED, FAILED, CANCELLED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, …",
+            "c.state",
+        ),
+        new("reason", Text, "why it waits, or waited last", "c.reason"),
+        new("cancelled_by", Text, "who cancelled it", "c.cancelled_by"),
+        new("exit_code", Number, "the exit code of the batch script", "c.exit_code"),
+        new("signal", Number, "the signal that ended it; 0 is none", "c.signal"),
+        new("derived_exit_code", Number, "the highest exit code of all steps", "c.derived_exit_code"),
+        new("restarts", Number, "how often it was queued again", "c.restarts"),
+        new("submit", Time, "when it was submitted", "c.submit_ns"),
+        new("eligible", Time, "when it could have begun", "c.eligible_ns"),
+        new("start", Time, "when it began", "c.start_ns"),
+        new("end", Time, "when it ended", "c.end_ns").aka("ended"),
+        seconds("elapsed_s", "how long it ran, without the time it was suspended", "c.elapsed_ns")
+            .aka("elapsed"),
+        seconds(
+            "wait_s",
+            "how long it waited, from submission to start",
+            &format!("CASE WHEN {STARTED} THEN c.start_ns - c.submit_ns END"),
+        )
+        .aka("wait"),
+        seconds("limit_s", "how long it might have run", "c.limit_ns").aka("time_limit"),
+        new("is_unlimited", Boolean, "whether it might have run for ever", "c.is_unlimited"),
+        new("nodes", Number, "how many nodes it had, or asked for", "c.nodes"),
+        new("node_list", Text, "which nodes it had", "c.node_list"),
+        new("cores", Number, "how many processors it had, or asked for", "c.cores"),
+        new("requested_cores", Number, "how many processors it asked for", "c.requested_cores"),
+        new("tasks", Number, "how many tasks it had", "c.tasks"),
+        new("gpus", Number, "how many GPUs it had", "c.gpus"),
+        new("memory", Bytes, "how much memory it had reserved, on all nodes", "c.memory"),
+        new(
+            "requested_memory",
+            Bytes,
+            "how much memory it asked for, per node, core or job",
+            "c.requested_memory",
+        ),
+        new("requested", Text, "what it asked for, as Slurm writes it", "c.requested"),
+        new("allocated", Text, "what it was given, as Slurm writes it", "c.allocated"),
+        hours("core_hours", "processors times hours", "c.cores"),
+        hours("node_hours", "nodes times hours", "c.nodes"),
+        hours("gpu_hours", "GPUs times hours", "c.gpus"),
+        new("cpu_time_s", Duration, "CPU time, as the batch system measured it", "c.total_cpu_ns / 1e9")
+            .aka("cpu_time"),
+        new(
+            "cpu_efficiency",
+            Share,
+            "CPU time of what was reserved, as the batch system measured it",
+            "100 * c.total_cpu_ns / nullif(c.cores * c.elapsed_ns, 0)",
+        ),
+        new("max_rss", Bytes, "the most memory that one task had", "c.max_rss"),
+        new("energy", Number, "energy, as the batch system measured it", "c.energy_j").labelled("J"),
+        new("priority", Number, "the priority when it began", "c.priority"),
+        new("comment", Text, "the user's comment", "c.comment"),
+        new("admin_comment", Text, "the administrator's comment", "c.admin_comment"),
+        new("system_comment", Text, "the batch system's comment", "c.system_comment"),
+        new("extra", Text, "what else was given at submission", "c.extra"),
+        new("submit_line", Text, "the command that submitted it", "c.submit_line"),
+        new("work_dir", Text, "where it began", "c.work_dir"),
+        new("stdout", Text, "the file of its output", "c.stdout"),
+        new("container", Text, "the container it ran in", "c.container"),
+        new("constraints", Text, "which kinds of nodes it asked for", "c.constraints"),
+        new("licenses", Text, "which licences it asked for", "c.licenses"),
+        new("flags", Text, "how it was scheduled", "c.flags"),
+    ]
+}
+
+/// What was used of what was reserved.
+fn used() -> Vec<JobColumn> {
+    let share =
+        |name: String, meaning: String, sql: String| JobColumn::new(&name, Type::Share, &meaning, &sql);
+    let mut columns = vec![
+        JobColumn::new(
+            "is_measured",
+            Type::Boolean,
+            "whether anything was measured of it",
+            "j.readings IS NOT NULL",
+        ),
+        share("coverage".into(), "the share of its time that was measured".into(), "100 * j.coverage".into()),
+        share(
+            "memory_util_max".into(),
+            "the most memory in use at a time, of what was reserved".into(),
+            "100 * j.memory_peak_last / nullif(c.memory, 0)".into(),
+        ),
+    ];
+    for (of, word) in [("min", "least"), ("max", "most"), ("avg", "average"), ("median", "median")] {
+        columns.push(share(
+            format!("cpu_util_{of}"),
+            format!("processors in use of those reserved, {word}"),
+            format!("100 * j.cpu_{of} / nullif(c.cores, 0)"),
+        ));
+        // Hundredths of GPUs.
+        columns.push(share(
+            format!("gpu_util_{of}"),
+            format!("GPUs in use of those reserved, {word}"),
+            format!("j.gpu_{of} / nullif(c.gpus, 0)"),
+        ));
+    }
+    columns
+}
+
+/// The characteristics of a metric.
+fn of_metric(metric: &'static Metric) -> Vec<JobColumn> {
+    let new = |name: &str, (of, label, scale): (Type, &'static str, &str), what: &str| {
+        let full = format!("{}_{name}", metric.name);
+        let column =
+            JobColumn::new(&full, of, &format!("{}: {what}", metric.about), &format!("j.{full}{scale}"));
+        if label.is_empty() { column } else { column.labelled(label) }
+    };
+    let level = level(metric);
+    let mut columns: Vec<JobColumn> =
+        CHARACTERISTICS.into_iter().map(|name| new(name, level, words(name))).collect();
+    columns.extend(last_name(metric).map(|name| new(name, last(metric), words(name))));
+    columns.extend(shares(metric).iter().map(|name| new(name, (Type::Share, "", " * 100"), words(name))));
+    columns
+}
+
+fn words(characteristic: &str) -> &'static str {
+    match characteristic {
+        "min" => "least",
+        "max" => "most",
+        "avg" => "average",
+        "median" => "median",
+        "node_min" => "average of the node with the least",
+        "node_max" => "average of the node with the most",
+        "total" => "in all",
+        "last" => "at the end",
+        "below" => "share of the time below the site's low threshold",
+        _ => "share of the time above the site's high threshold",
+    }
+}
+
+/// What a value of the series is: its type, its label where that says more, and how it comes from the column.
+fn level(metric: &Metric) -> (Type, &'static str, &'static str) {
+    match (metric.kind, metric.unit) {
+        (Kind::Counter, Counted::Nanoseconds) => (Type::Number, "cores", ""),
+        (Kind::Counter, Counted::Bytes) => (Type::Rate, "", ""),
+        (Kind::Counter, Counted::MicroJoule) => (Type::Number, "W", " / 1e6"),
+        (Kind::Counter, _) => (Type::Number, "1/s", ""),
+        (Kind::Gauge, _) => last(metric),
+    }
+}
+
+/// What a value itself is.
+fn last(metric: &Metric) -> (Type, &'static str, &'static str) {
+    match metric.unit {
+        Counted::Bytes => (Type::Bytes, "", ""),
+        Counted::Nanoseconds => (Type::Duration, "", " / 1e9"),
+        Counted::Count => (Type::Number, "", ""),
+        Counted::Hundredths => (Type::Number, "", " / 100"),
+        Counted::MilliCelsius => (Type::Number, "°C", " / 1000"),
+        Counted::MilliWatt => (Type::Number, "W", " / 1000"),
+        Counted::MicroJoule => (Type::Number, "J", " / 1e6"),
+        Counted::MegaHertz => (Type::Number, "MHz", ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_found_by_both_names() {
+        assert!(COLUMNS.len() > 400, "{}", COLUMNS.len());
+        for usual in USUAL {
+            assert!(column(usual).is_some(), "{usual}");
+        }
+        assert_eq!(column("Ended").map(|column| &*column.name), Some("end"));
+        assert_eq!(column("gpu_util_avg").map(JobColumn::unit), Some("%"));
+        assert!(CATALOGUE.get("end").is_none() && CATALOGUE.get("ended").is_some());
+        assert!(CATALOGUE.columns().count() > COLUMNS.len());
+    }
+}
