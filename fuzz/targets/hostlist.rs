@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use import::hostlist::{expand, fold};
+use hostlist::{expand, fold};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

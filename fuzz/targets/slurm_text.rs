@@ -17,6 +17,7 @@ fuzz_target!(|text: &[u8]| {
         Options { delimiter: "☃".into(), ..listed("jobid,jobname,state") },
         listed("jobid,jobname,state,start,end,alloctres,reqmem"),
         listed("jobidraw,submitline,ncpus,comment"),
+        Options { is_strict: true, ..listed("jobid,state,start,end,jobname") },
     ] {
         let _ = read(text, "fuzz", &options, &mut Collected::default());
     }

@@ -2,6 +2,7 @@
 
 mod common;
 #[path = "common/server.rs"]
+#[allow(dead_code, reason = "only the server is used here")]
 mod server;
 
 use std::collections::BTreeMap;
@@ -110,13 +111,21 @@ fn a_real_log_gives_the_figures_of_xdmod_however_often_it_is_imported() {
     assert_eq!(rows.iter().map(|row| row["job"].as_str().unwrap()).collect::<Vec<_>>(), ["165381"]);
 }
 
-/// A line, what is wrong with it, and the job that is there of it all the same.
+/// A line, what is wrong with it, and the name of the job that can be made of it all the same.
 const BROKEN: &[(&[u8], &str, Option<&str>)] = &[
     (b"11|u|a|2026-01-01T10:00:00|2026-01-01T11:00:00", "fields instead of", None),
     (b"12|u|a|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|x|y|z|w", "fields instead of", None),
-    (b"13|u|a|b|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1", "a delimiter or a line break", Some("a|b")),
-    (b"14|u|a\nb|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1", "a delimiter or a line break", Some("a\nb")),
-    (b"15|u|a|2026-01-01T10:00:00|2026-01-01T11:00:00|DANCING|1G|n1", "DANCING", None),
+    (
+        b"13|u|a|b|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1",
+        "a delimiter or a line break",
+        Some("a|b"),
+    ),
+    (
+        b"14|u|a\nb|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1",
+        "a delimiter or a line break",
+        Some("a\nb"),
+    ),
+    (b"15|u|a|2026-01-01T10:00:00|2026-01-01T11:00:00|DANCING|1G|n1", "DANCING", Some("a")),
     (b"16|u|a|2026-13-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1", "2026-13-01", None),
     (b"17|u|a|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1Q|n1", "1Q", None),
     (b"18|u\xff|a|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1", "\\xff", None),
@@ -127,7 +136,7 @@ fn what_is_broken_is_told_and_kept_and_the_rest_is_imported() {
     let dir = new_dir();
     let server = start(dir.path());
     let header = b"JobID|User|JobName|Start|End|State|ReqMem|NodeList\n";
-    for (at, (line, reason, is_there)) in BROKEN.iter().enumerate() {
+    for (at, (line, reason, can_be)) in BROKEN.iter().enumerate() {
         let good = |id: u32| format!("{id}|v|good|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n2\n");
         let (before, after) = (1000 + 2 * at as u32, 1001 + 2 * at as u32);
         let (first, last) = (good(before), good(after));
@@ -137,6 +146,7 @@ fn what_is_broken_is_told_and_kept_and_the_rest_is_imported() {
         let output = import(&server, &file, &rejects);
         let said = text(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(" 1 rejected"), "{said}");
         assert!(said.contains("sacct.txt:3: ") && said.contains(reason), "{said}");
         let kept = fs::read(&rejects).unwrap();
         assert!(kept.windows(line.len()).any(|part| part == *line), "{}", String::from_utf8_lossy(&kept));
@@ -144,8 +154,14 @@ fn what_is_broken_is_told_and_kept_and_the_rest_is_imported() {
             assert_eq!(jobs(&server, &["--job", &id.to_string()]).len(), 1, "{said}");
         }
         let id = std::str::from_utf8(&line[..2]).unwrap();
+        assert!(jobs(&server, &["--job", id]).is_empty(), "{said}");
+        let mended = server
+            .ask(&["import", "slurm", "--mend", "--file", file.to_str().unwrap()])
+            .current_dir(dir.path())
+            .output();
+        assert_eq!(mended.unwrap().status.code(), Some(1));
         let found = jobs(&server, &["--job", id]);
-        assert_eq!(found.first().and_then(|row| row["name"].as_str()), *is_there, "{said}");
+        assert_eq!(found.first().and_then(|row| row["name"].as_str()), *can_be, "{said}");
     }
 }
 
@@ -163,7 +179,8 @@ fn a_file_that_is_cut_off_gives_what_came_before() {
     let mut packer = GzEncoder::new(Vec::new(), Compression::default());
     packer.write_all(content.as_bytes()).unwrap();
     let packed = packer.finish().unwrap();
-    let (whole, cut, rejects) = (dir.path().join("whole.gz"), dir.path().join("cut.gz"), dir.path().join("r"));
+    let (whole, cut, rejects) =
+        (dir.path().join("whole.gz"), dir.path().join("cut.gz"), dir.path().join("r"));
     fs::write(&cut, &packed[..packed.len() / 2]).unwrap();
     let output = import(&server, &cut, &rejects);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));

@@ -153,7 +153,7 @@ fn accounted(cluster: &Cluster, expected: &[(&str, &str, u64)]) {
     let (mut of_text, mut of_json) = (import::Collected::default(), import::Collected::default());
     let options = import::slurm::text::Options::new(jiff::tz::TimeZone::UTC);
     import::slurm::text::read(text.as_bytes(), "sacct -P", &options, &mut of_text).unwrap();
-    import::slurm::json::read(json.as_bytes(), "sacct --json", &mut of_json).unwrap();
+    import::slurm::json::read(json.as_bytes(), "sacct --json", false, &mut of_json).unwrap();
     for (found, name) in [(&of_text, "text"), (&of_json, "JSON")] {
         assert!(found.problems.is_empty(), "{name}: {:?}", found.problems);
         for (job, state, nodes) in expected {

@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 
 fn collect(text: &[u8]) -> (Collected, Result<(), Error>) {
     let mut found = Collected::default();
-    let result = read(BufReader::with_capacity(7, text), "jobs.json", &mut found);
+    let result = read(BufReader::with_capacity(7, text), "jobs.json", false, &mut found);
     (found, result)
 }
 

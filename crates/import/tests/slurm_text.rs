@@ -461,3 +461,20 @@ proptest! {
         prop_assert_eq!(read, names.iter().map(|name| format!("x{name}")).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn strictly_nothing_is_mended_and_nothing_left_out() {
+    let strict = Options { is_strict: true, ..options() };
+    for (text, expected) in [
+        ("JobID|JobName|State\n1|a|b|COMPLETED\n2|c|COMPLETED\n", "2/c; 2 Rejected"),
+        ("JobID|JobName|State\n1|a\nb|COMPLETED\n2|c|FAILED\n", "2/c; 2 Rejected"),
+        ("JobID|JobName\n1|a\nb\n2|d\n", "2/d; 2 Rejected"),
+        ("JobID|JobName\n1|a\nb\nc\n2|d\n", "2/d; 2 Rejected; 4 Rejected"),
+        ("JobID|JobName|State\n1|a|DANCING\n2|c|FAILED\n", "2/c; 2 Rejected"),
+        // The steps of a job that is not there, and a step alone.
+        ("JobID|JobName|State\n1|a|DANCING\n1.0|x|FAILED\n2|c|FAILED\n", "2/c; 2 Rejected; 3 Rejected"),
+        ("JobID|JobName|State\n1|a|FAILED\n1.0|x|DANCING\n1.1|y|FAILED\n", "1/a .1/y; 3 Rejected"),
+    ] {
+        assert_eq!(shown(&collect(text.as_bytes(), &strict)), expected, "{text}");
+    }
+}

@@ -17,6 +17,10 @@ pub struct RejectsArgs {
     /// Keep lines that could not be read as they are in this file [default: jobglass-rejects.txt]
     #[arg(long, value_name = "FILE", help_heading = "Problems")]
     pub rejects: Option<PathBuf>,
+    /// Also take what can be understood all the same: a name with a delimiter or a line break in it, and the rest of a job with a
+    /// value that cannot be true
+    #[arg(long, help_heading = "Problems")]
+    pub mend: bool,
 }
 
 /// Import jobs as Slurm accounts for them

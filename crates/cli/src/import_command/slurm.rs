@@ -44,6 +44,7 @@ fn options(args: &ImportSlurmArgs) -> Result<Options> {
     };
     let mut options = if args.xdmod { Options::xdmod(zone) } else { Options::new(zone) };
     options.delimiter = args.delimiter.clone().into_bytes();
+    options.is_strict = !args.rejects.mend;
     options.cluster = args.cluster.clone();
     if let Some(fields) = &args.fields {
         options.fields = Some(fields.clone());
@@ -57,7 +58,7 @@ fn read(mut input: Input, options: &Options, sender: &mut Sender, report: &mut R
     let mut taking = Taking { sender, report, progress: &progress, read: input.read.clone(), failed: None };
     let is_json = input.is_json();
     let outcome = match is_json {
-        Ok(true) => json::read(input.content, &input.name, &mut taking),
+        Ok(true) => json::read(input.content, &input.name, options.is_strict, &mut taking),
         Ok(false) => text::read(input.content, &input.name, options, &mut taking),
         Err(error) => Err(Error::Io { file: input.name, error }),
     };

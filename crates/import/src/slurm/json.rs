@@ -28,8 +28,10 @@ const MILLISECOND: u64 = 1_000_000;
 const PER_CPU: u64 = 1 << 63;
 
 /// Reads all jobs of a file. What is before a place where the JSON is broken is read.
-pub fn read(source: impl BufRead, file: &str, sink: &mut impl Sink) -> Result<(), Error> {
-    let mut found = Found { file, sink, jobs: 0, has_list: false, failed: None };
+///
+/// Strictly, jobs with a value that cannot be true are rejected; else only the value is left out.
+pub fn read(source: impl BufRead, file: &str, is_strict: bool, sink: &mut impl Sink) -> Result<(), Error> {
+    let mut found = Found { file, sink, is_strict, jobs: 0, has_list: false, failed: None };
     let mut json = serde_json::Deserializer::from_reader(Mended::new(source, escape));
     let result = json.deserialize_map(&mut found).and_then(|()| json.end());
     let file = file.to_owned();
@@ -46,6 +48,7 @@ pub fn read(source: impl BufRead, file: &str, sink: &mut impl Sink) -> Result<()
 struct Found<'a, S> {
     file: &'a str,
     sink: &'a mut S,
+    is_strict: bool,
     jobs: u64,
     has_list: bool,
     /// What the sink said.
@@ -106,6 +109,10 @@ impl<S: Sink> Found<'_, S> {
         match job(value) {
             Err(reason) => {
                 self.report(value, Outcome::Rejected, reason);
+                Ok(())
+            }
+            Ok((_, doubts)) if self.is_strict && !doubts.is_empty() => {
+                self.report(value, Outcome::Rejected, doubts[0].clone());
                 Ok(())
             }
             Ok((job, doubts)) => {

@@ -1,7 +1,8 @@
 //! `sacct` as text: one line for each job, one for each of its steps behind it.
 //!
 //! Times are local to a zone that the file does not name. A line that does not have the form of its fields is rejected:
-//! it is more likely cut wrongly than that Slurm wrote it. A value that has its form but cannot be true is left out.
+//! it is more likely cut wrongly than that Slurm wrote it. A value that has its form but cannot be true is left out, and
+//! a name with a delimiter or a line break in it is put together, unless every such line is to be rejected as well.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
@@ -29,12 +30,14 @@ pub struct Options {
     pub fields: Option<Vec<String>>,
     /// For lines that name none.
     pub cluster: Option<String>,
+    /// Rejects lines that it could mend, and those with a value that cannot be true.
+    pub is_strict: bool,
 }
 
 impl Options {
     /// `sacct -P` or `-p`, with the names of the fields in the first line.
     pub fn new(zone: TimeZone) -> Self {
-        Options { zone, delimiter: b"|".to_vec(), fields: None, cluster: None }
+        Options { zone, delimiter: b"|".to_vec(), fields: None, cluster: None, is_strict: false }
     }
 
     /// A log that XDMoD keeps.
@@ -69,6 +72,8 @@ pub fn read(source: impl BufRead, file: &str, options: &Options, sink: &mut impl
         last: None,
         last_line: 0,
         tail: 0,
+        is_strict: options.is_strict,
+        last_text: Vec::new(),
         sink,
     };
     reader.run().map_err(|error| Error::Io { file: file.to_owned(), error })
@@ -94,6 +99,9 @@ struct Reader<'a, R, S> {
     last_line: u64,
     /// How many lines of it did.
     tail: usize,
+    is_strict: bool,
+    /// The last line, where it would be rejected with the next.
+    last_text: Vec<u8>,
     sink: &'a mut S,
 }
 
@@ -190,6 +198,9 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         if !field.is_any() || self.at.number != self.last_line + 1 || self.tail == JOINED_MAX {
             return false;
         }
+        if self.is_strict {
+            return self.reject_with_tail(field.name);
+        }
         if let Slot::Any(of) = field.slot {
             let text = &mut of(&mut last.job).get_or_insert_default().0;
             text.push(b'\n');
@@ -201,12 +212,27 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         true
     }
 
+    /// A line whose last field goes on here is as bad as this one.
+    fn reject_with_tail(&mut self, field: &'static str) -> bool {
+        self.last = None;
+        self.last_text.push(b'\n');
+        self.last_text.extend_from_slice(&self.line);
+        (self.at.number, self.line) = (self.last_line, std::mem::take(&mut self.last_text));
+        self.report(Outcome::Rejected, Reason::Joined { field });
+        true
+    }
+
     fn accept(&mut self, understood: Understood, last_line: u64) -> io::Result<()> {
         self.layout.learn(&understood);
         let Understood { mut finished, mended, .. } = understood;
         self.put_away()?;
         if finished.step.is_some() && !self.job.as_ref().is_some_and(|job| is_same(job, &finished.job)) {
             self.report(Outcome::Rejected, Reason::Orphan);
+            return Ok(());
+        }
+        let joined = mended.map(|field| Reason::Joined { field });
+        if let (true, Some(reason)) = (self.is_strict, joined.as_ref().or(finished.doubts.first())) {
+            self.report(Outcome::Rejected, reason.clone());
             return Ok(());
         }
         if let Some(field) = mended {
@@ -217,6 +243,9 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         }
         if finished.job.cluster.is_none() {
             finished.job.cluster = self.cluster.map(str::to_owned);
+        }
+        if self.is_strict && self.layout.fields.last().is_some_and(|field| field.is_any()) {
+            self.last_text.clone_from(&self.line);
         }
         self.last = Some(finished);
         (self.last_line, self.tail) = (last_line, 0);
