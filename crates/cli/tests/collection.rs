@@ -128,7 +128,7 @@ const BROKEN: &[(&[u8], &str, Option<&str>)] = &[
     (b"15|u|a|2026-01-01T10:00:00|2026-01-01T11:00:00|DANCING|1G|n1", "DANCING", Some("a")),
     (b"16|u|a|2026-13-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1", "2026-13-01", None),
     (b"17|u|a|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1Q|n1", "1Q", None),
-    (b"18|u\xff|a|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1", "\\xff", None),
+    (b"18|u\xff|a|2026-01-01T10:00:00|2026-01-01T11:00:00|COMPLETED|1G|n1", "no UTF-8", Some("a")),
 ];
 
 #[test]

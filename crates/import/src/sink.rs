@@ -70,6 +70,8 @@ pub enum Reason {
     ImpossibleMemory(Bytes),
     #[error("no known state, `{0}`")]
     UnknownState(Bytes),
+    #[error("bytes that are no UTF-8")]
+    NoText,
     #[error("no line of this log")]
     NoEvent,
     #[error("no job")]

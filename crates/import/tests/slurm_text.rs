@@ -324,7 +324,7 @@ fn files_of_every_kind() {
         (b"1|a|\n2|b|\n", &deep, "1/a; 2/b"),
         (b"JobID|JobName\n1|a\n", &deep, "1/a"),
         (b"JobID|JobName|\n1|a|\n", &deep, "1/a"),
-        (b"1|\xff\n", &deep, "1/\\xff"),
+        (b"1|\xff\n", &deep, "1/\\xff; 1 Doubted"),
         ("JobID☃JobName☃State\n1☃a|b☃FAILED\n".as_bytes(), &star, "1/a|b"),
         (b"JobID||JobName||State\n1||a|b||FAILED\n", &two, "1/a|b"),
         (b"JobID|JobName\n", &options(), ""),
@@ -471,6 +471,7 @@ fn strictly_nothing_is_mended_and_nothing_left_out() {
         ("JobID|JobName\n1|a\nb\n2|d\n", "2/d; 2 Rejected"),
         ("JobID|JobName\n1|a\nb\nc\n2|d\n", "2/d; 2 Rejected; 4 Rejected"),
         ("JobID|JobName|State\n1|a|DANCING\n2|c|FAILED\n", "2/c; 2 Rejected"),
+        ("JobID|JobName|State\n1|caf\u{e9}|FAILED\n2|c|FAILED\n", "1/caf\u{e9}; 2/c"),
         // The steps of a job that is not there, and a step alone.
         ("JobID|JobName|State\n1|a|DANCING\n1.0|x|FAILED\n2|c|FAILED\n", "2/c; 2 Rejected; 3 Rejected"),
         ("JobID|JobName|State\n1|a|FAILED\n1.0|x|DANCING\n1.1|y|FAILED\n", "1/a .1/y; 3 Rejected"),

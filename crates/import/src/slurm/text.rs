@@ -230,6 +230,9 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
             self.report(Outcome::Rejected, Reason::Orphan);
             return Ok(());
         }
+        if std::str::from_utf8(&self.line).is_err() {
+            finished.doubts.push(Reason::NoText);
+        }
         let joined = mended.map(|field| Reason::Joined { field });
         if let (true, Some(reason)) = (self.is_strict, joined.as_ref().or(finished.doubts.first())) {
             self.report(Outcome::Rejected, reason.clone());
