@@ -119,10 +119,8 @@ struct JobRow {
 impl JobRow {
     /// Whether it is one of these jobs: a cluster that is not known may be any.
     fn is_among(&self, jobs: &[(String, Option<String>)]) -> bool {
-        let is_same = |cluster: &Option<String>| match (cluster, &self.cluster) {
-            (Some(a), Some(b)) => a == b,
-            _ => true,
-        };
+        let is_same =
+            |cluster: &Option<String>| accounting::may_be_same(cluster.as_deref(), self.cluster.as_deref());
         let name = self.name.job();
         name.is_some_and(|name| jobs.iter().any(|(job, cluster)| job == name && is_same(cluster)))
     }

@@ -36,6 +36,8 @@ pub struct Writer {
     pub(crate) pending: Pending,
     /// Where each column of a job's row is among [`jobs::columns`].
     pub(crate) job_order: Vec<usize>,
+    /// Hashes of the lists of nodes that are kept.
+    pub(crate) node_lists: HashSet<u64>,
 }
 
 /// A stream, and what has come of it.
@@ -66,8 +68,10 @@ impl Writer {
             site,
             pending: Pending::default(),
             job_order: Vec::new(),
+            node_lists: HashSet::new(),
         };
         writer.job_order = job_rows::order(&writer.connection)?;
+        writer.load_node_lists()?;
         writer.load_streams()?;
         writer.merge_received()?;
         writer.load_shared(0)?;

@@ -2,13 +2,13 @@
 
 mod rows;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 
 use duckdb::types::Value as Sql;
-use duckdb::{Connection, ToSql, params_from_iter};
+use duckdb::{Appender, Connection, ToSql, params_from_iter};
 use record::accounting::Accounting;
 use record::entry::Nanos;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::StoreError;
 use crate::write::Writer;
@@ -24,13 +24,10 @@ pub struct Accounted {
     pub older: u64,
 }
 
-/// The tables of jobs, and where rows are put first: those of a batch replace others all at once, one by one would take
-/// milliseconds each.
-const TABLES: [(&str, &str); 3] = [
-    ("accounting", "incoming_job"),
-    ("accounting_step", "incoming_step"),
-    ("accounting_node", "incoming_node"),
-];
+/// The tables of jobs, of their steps and of what they had on each node.
+const TABLES: [&str; 3] = ["accounting", "accounting_step", "accounting_node"];
+/// Where rows of jobs are put that are known already: they replace others all at once, one by one would take milliseconds each.
+const INCOMING: [&str; 3] = ["incoming_job", "incoming_step", "incoming_node"];
 
 /// What a text that a centre kept may not have, and another source has told: it stays known. All else is as it was told last.
 const STAYS: [&str; 26] = [
@@ -66,23 +63,53 @@ impl Writer {
     /// Keeps what a batch system says of jobs, all of it or nothing. Told again, it changes nothing.
     pub fn account(&mut self, jobs: &[Accounting]) -> Result<Accounted, StoreError> {
         let (told, older) = last_words(jobs);
-        empty(&self.connection)?;
+        let there = there(told.iter().map(|(_, job)| *job));
+        create_incoming(&self.connection)?;
         let transaction = self.connection.transaction()?;
-        append(&transaction, &told)?;
-        keep_lists(&transaction, told.values().filter_map(|job| job.node_list.as_deref()).collect())?;
-        let accounted = replace(&transaction, told.values().copied())?;
+        let lists = keep_lists(
+            &transaction,
+            &self.node_lists,
+            told.iter().filter_map(|(_, job)| job.node_list.as_deref()),
+        )?;
+        let accounted = if are_new(&transaction, &told, &there)? {
+            append(TABLES.map(|table| transaction.appender(table)), &told)?;
+            Accounted { new: told.len() as u64, ..Accounted::default() }
+        } else {
+            let incoming = |table| transaction.appender_to_catalog_and_db(table, "temp", "main");
+            append(INCOMING.map(incoming), &told)?;
+            replace(&transaction, &there)?
+        };
+        mark_measured(&transaction, &told)?;
         transaction.commit()?;
+        self.node_lists.extend(lists);
         Ok(Accounted { older: accounted.older + older, ..accounted })
+    }
+
+    /// Which lists of nodes are kept already.
+    pub(crate) fn load_node_lists(&mut self) -> Result<(), StoreError> {
+        let mut query = self.connection.prepare("SELECT DISTINCT list FROM node_list")?;
+        let mut rows = query.query([])?;
+        while let Some(row) = rows.next()? {
+            self.node_lists.insert(xxh3_64(row.get::<_, String>(0)?.as_bytes()));
+        }
+        Ok(())
     }
 }
 
+/// Jobs with their names for good, in the order in which they were told.
+type Told<'a> = Vec<(u64, &'a Accounting)>;
+
 /// Of each job what was said last, unless it has ended before that; and how many words that leaves out.
-fn last_words(jobs: &[Accounting]) -> (HashMap<u64, &Accounting>, u64) {
-    let mut told: HashMap<u64, &Accounting> = HashMap::with_capacity(jobs.len());
+fn last_words(jobs: &[Accounting]) -> (Told<'_>, u64) {
+    let mut told: Told = Vec::with_capacity(jobs.len());
+    let mut places: HashMap<u64, usize> = HashMap::with_capacity(jobs.len());
     for job in jobs {
-        let last = told.entry(id(job)).or_insert(job);
-        if job.end.is_some() || last.end.is_none() {
-            *last = job;
+        let id = id(job);
+        let place = *places.entry(id).or_insert(told.len());
+        match told.get_mut(place) {
+            None => told.push((id, job)),
+            Some((_, last)) if job.end.is_some() || last.end.is_none() => *last = job,
+            Some(_) => {}
         }
     }
     let left_out = (jobs.len() - told.len()) as u64;
@@ -101,8 +128,11 @@ fn id(job: &Accounting) -> u64 {
     hash.digest()
 }
 
-fn empty(connection: &Connection) -> Result<(), StoreError> {
-    for (table, incoming) in TABLES {
+fn create_incoming(connection: &Connection) -> Result<(), StoreError> {
+    connection.execute_batch(
+        "CREATE TEMP TABLE IF NOT EXISTS incoming_id (id UBIGINT); DELETE FROM incoming_id;",
+    )?;
+    for (table, incoming) in TABLES.into_iter().zip(INCOMING) {
         connection.execute_batch(&format!(
             "CREATE TEMP TABLE IF NOT EXISTS {incoming} AS SELECT * FROM {table} LIMIT 0; DELETE FROM {incoming};"
         ))?;
@@ -110,12 +140,34 @@ fn empty(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn append(connection: &Connection, told: &HashMap<u64, &Accounting>) -> Result<(), StoreError> {
-    let appender = |table: &str| connection.appender_to_catalog_and_db(table, "temp", "main");
-    let (mut table, mut steps) = (appender("incoming_job")?, appender("incoming_step")?);
-    let mut nodes = appender("incoming_node")?;
+/// Rows of the time since the first of these was submitted: a table of years is not looked through for each batch.
+fn there<'a>(told: impl Iterator<Item = &'a Accounting>) -> String {
+    match told.map(|job| job.submit.map(nanos)).min() {
+        // Submissions of which the time is not known are in no part of it.
+        Some(Some(since)) => format!("submit_ns >= {since}"),
+        _ => "true".to_owned(),
+    }
+}
+
+/// Whether nothing is known of any of them.
+fn are_new(connection: &Connection, told: &Told, there: &str) -> Result<bool, StoreError> {
+    let mut ids = connection.appender_to_catalog_and_db("incoming_id", "temp", "main")?;
+    for (id, _) in told {
+        ids.append_row([id])?;
+    }
+    ids.flush()?;
+    let sql = format!(
+        "SELECT NOT EXISTS (SELECT 1 FROM accounting WHERE {there} AND id IN (SELECT id FROM incoming_id)) \
+         AND NOT EXISTS (SELECT 1 FROM accounting_node WHERE id IN (SELECT id FROM incoming_id))"
+    );
+    Ok(connection.query_row(&sql, [], |row| row.get(0))?)
+}
+
+fn append(tables: [duckdb::Result<Appender>; 3], told: &Told) -> Result<(), StoreError> {
+    let [jobs, steps, nodes] = tables;
+    let (mut jobs, mut steps, mut nodes) = (jobs?, steps?, nodes?);
     for (id, job) in told {
-        put(&mut table, &rows::row(*id, job))?;
+        put(&mut jobs, &rows::row(*id, job))?;
         for step in &job.steps {
             put(&mut steps, &rows::step_row(*id, step))?;
         }
@@ -123,45 +175,40 @@ fn append(connection: &Connection, told: &HashMap<u64, &Accounting>) -> Result<(
             put(&mut nodes, &rows::node_row(*id, placed))?;
         }
     }
-    table.flush()?;
-    steps.flush()?;
-    Ok(nodes.flush()?)
+    for mut table in [jobs, steps, nodes] {
+        table.flush()?;
+    }
+    Ok(())
 }
 
-fn put(table: &mut duckdb::Appender, row: &[Sql]) -> Result<(), StoreError> {
+fn put(table: &mut Appender, row: &[Sql]) -> Result<(), StoreError> {
     let row: Vec<&dyn ToSql> = row.iter().map(|value| value as &dyn ToSql).collect();
     Ok(table.append_row(&row[..])?)
 }
 
-/// Keeps the nodes behind lists of them that are new. A list that cannot be expanded is of no node.
-fn keep_lists(connection: &Connection, mut lists: BTreeSet<&str>) -> Result<(), StoreError> {
-    if lists.is_empty() {
-        return Ok(());
-    }
-    let known =
-        format!("SELECT DISTINCT list FROM node_list WHERE list IN ({})", vec!["?"; lists.len()].join(", "));
-    let mut query = connection.prepare(&known)?;
-    let known = query.query_map(params_from_iter(lists.iter()), |row| row.get::<_, String>(0))?;
-    for list in known {
-        lists.remove(list?.as_str());
-    }
+/// Keeps the nodes behind lists of them that are new, and says which; a list that cannot be expanded is of no node.
+fn keep_lists<'a>(
+    connection: &Connection,
+    known: &HashSet<u64>,
+    lists: impl Iterator<Item = &'a str>,
+) -> Result<HashSet<u64>, StoreError> {
+    let mut new = HashSet::new();
     let mut table = connection.appender("node_list")?;
     for list in lists {
+        let id = xxh3_64(list.as_bytes());
+        if known.contains(&id) || !new.insert(id) {
+            continue;
+        }
         for host in hostlist::expand(list).unwrap_or_default() {
             table.append_row([list, &host])?;
         }
     }
-    Ok(table.flush()?)
+    table.flush()?;
+    Ok(new)
 }
 
-/// Rows of the time since the first of these was submitted only: a table of years is not looked through for each batch.
-fn replace<'a>(
-    connection: &Connection,
-    told: impl Iterator<Item = &'a Accounting>,
-) -> Result<Accounted, StoreError> {
-    let since = told.map(|job| job.submit.map_or(i64::MIN, nanos)).min().unwrap_or(i64::MIN);
-    // Submissions of which the time is not known are in no part of it.
-    let there = format!("(submit_ns >= {since} OR submit_ns IS NULL AND {since} = {})", i64::MIN);
+/// What is told anew takes the place of what was told before.
+fn replace(connection: &Connection, there: &str) -> Result<Accounted, StoreError> {
     let older = connection.execute(
         &format!(
             "DELETE FROM incoming_job WHERE end_ns IS NULL \
@@ -178,34 +225,44 @@ fn replace<'a>(
         ),
         [],
     )?;
-    if replaced > 0 {
-        connection.execute_batch(&format!(
-            "DELETE FROM accounting WHERE {there} AND id IN (SELECT id FROM incoming_job); \
-             DELETE FROM accounting_step WHERE id IN (SELECT id FROM incoming_step)"
-        ))?;
+    // What a job had on its nodes stays, if nobody says it anew: whoever looked while it ran was right.
+    connection.execute_batch(&format!(
+        "DELETE FROM accounting WHERE {there} AND id IN (SELECT id FROM incoming_job); \
+         DELETE FROM accounting_step WHERE id IN (SELECT id FROM incoming_step); \
+         DELETE FROM accounting_node WHERE id IN (SELECT id FROM incoming_node)"
+    ))?;
+    let mut kept = 0;
+    for (table, incoming) in TABLES.into_iter().zip(INCOMING).rev() {
+        kept = connection.execute(&format!("INSERT INTO {table} SELECT * FROM {incoming}"), [])?;
     }
-    // Also those of jobs that have ended meanwhile: whoever looked at them before was right.
-    connection.execute_batch("DELETE FROM accounting_node WHERE id IN (SELECT id FROM incoming_node)")?;
-    mark_measured(connection, since)?;
-    let kept = connection.execute("INSERT INTO accounting SELECT * FROM incoming_job", [])?;
-    connection.execute_batch(
-        "INSERT INTO accounting_step SELECT * FROM incoming_step; \
-         INSERT INTO accounting_node SELECT * FROM incoming_node",
-    )?;
     Ok(Accounted { new: (kept - replaced) as u64, replaced: replaced as u64, older: older as u64 })
 }
 
 /// What was measured of these jobs stands beside their accounts from now on, not for itself.
-fn mark_measured(connection: &Connection, since: i64) -> Result<(), StoreError> {
-    connection.execute_batch(&format!(
-        "UPDATE job SET is_accounted = true WHERE NOT is_accounted AND start_ns >= {since} AND EXISTS \
-         (SELECT 1 FROM incoming_job i WHERE i.job = job.job AND {SAME_CLUSTER})"
-    ))?;
+fn mark_measured(connection: &Connection, told: &Told) -> Result<(), StoreError> {
+    let sql = "SELECT rowid, job, cluster FROM job WHERE job IS NOT NULL AND NOT is_accounted";
+    let mut query = connection.prepare(sql)?;
+    let mut rows = query.query([])?;
+    let names: HashMap<&str, &Accounting> =
+        told.iter().filter_map(|(_, job)| Some((job.job.as_deref()?, *job))).collect();
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (place, name, cluster): (i64, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        if names.get(&*name).is_some_and(|job| may_be_same(job.cluster.as_deref(), cluster.as_deref())) {
+            found.push(place.to_string());
+        }
+    }
+    if !found.is_empty() {
+        let sql = format!("UPDATE job SET is_accounted = true WHERE rowid IN ({})", found.join(", "));
+        connection.execute_batch(&sql)?;
+    }
     Ok(())
 }
 
 /// Agents learn the name of their cluster later than that of the job, and a text may leave it out.
-const SAME_CLUSTER: &str = "(i.cluster = job.cluster OR i.cluster IS NULL OR job.cluster IS NULL)";
+pub(crate) fn may_be_same(a: Option<&str>, b: Option<&str>) -> bool {
+    a.zip(b).is_none_or(|(a, b)| a == b)
+}
 
 /// Which of the jobs that were measured are accounted for, of those with these names.
 pub(crate) fn accounted(
@@ -281,6 +338,6 @@ mod tests {
         let jobs = [at(1, None), at(1, Some(9)), at(1, None), at(2, None)];
         let (told, left_out) = last_words(&jobs);
         assert_eq!((told.len(), left_out), (2, 2));
-        assert_eq!(told[&id(&jobs[0])].end, Some(9));
+        assert_eq!(told[0].1.end, Some(9));
     }
 }
