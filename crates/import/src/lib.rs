@@ -6,6 +6,7 @@
 //! * [`hostlist`]: lists of nodes, folded and expanded.
 //! * [`slurm`]: `sacct`, as text and as JSON.
 //! * [`cleo`]: the short log, and rows of jobs.
+//! * [`clustercockpit`]: its archive and its database, and an archive of our jobs in its form.
 //!
 //! Of what is measured:
 //!
@@ -19,6 +20,7 @@
 //! absent is unknown.
 
 pub mod cleo;
+pub mod clustercockpit;
 pub mod collectd;
 pub mod ganglia;
 pub mod hostlist;
