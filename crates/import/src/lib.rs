@@ -1,4 +1,4 @@
-//! Foreign formats in, our records out. No network, no database: whoever has a file or a packet brings it.
+//! Foreign formats in, our records out. No network, no server: whoever has a file or a packet brings it.
 //!
 //! Of jobs:
 //!

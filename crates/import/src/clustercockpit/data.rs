@@ -42,7 +42,9 @@ pub fn read(source: impl Read, max: u64, known: &mut Known) -> Result<(), Reason
             let place = Place { metric: &metric, scope: &scope, start, job: &job };
             kept.insert(scope.clone(), content.place(&place, &mut all)?);
         }
-        layout.insert(metric, kept.into());
+        if !kept.is_empty() {
+            layout.insert(metric, kept.into());
+        }
     }
     known.measures.series.append(&mut all);
     if !layout.is_empty() {

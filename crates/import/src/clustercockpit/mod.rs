@@ -1,7 +1,7 @@
 //! ClusterCockpit: its archive of jobs and its database in, and an archive of our jobs out.
 //!
 //! * [`archive`]: the directory in which it keeps jobs that are over, with what was measured in them.
-//! * [`database`]: `job.db`, which has all jobs and their means, but no series.
+//! * `database`, with the feature `clustercockpit`: `job.db`, which has all jobs and their means, but no series.
 //! * [`meta`] and [`data`]: the two files of a job, from bytes.
 //! * [`write`]: a job in their form.
 //!

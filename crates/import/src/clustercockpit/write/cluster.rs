@@ -42,8 +42,8 @@ impl Cluster {
             part.threads = part.threads.max(threads.max().map_or(0, |last| last.saturating_add(1)));
         }
         for group in groups {
-            let metric = || metric(group.metric, &group.unit, group.scope, group.timestep);
-            self.metrics.entry(group.metric.to_owned()).or_insert_with(metric);
+            let metric = || metric(&group.metric, &group.known_unit(), &group.scope, group.timestep);
+            self.metrics.entry(group.metric.clone()).or_insert_with(metric);
         }
         for told in told {
             let (name, unit) = (told.metric.text(), unit::object(told.unit.as_deref()));

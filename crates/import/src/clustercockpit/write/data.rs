@@ -20,8 +20,9 @@ const STEPS_MAX: u64 = 366 * 86_400;
 
 /// The series of a metric in one scope.
 pub struct Group<'a> {
-    pub(super) metric: &'a str,
-    pub(super) scope: &'a str,
+    pub(super) metric: String,
+    pub(super) scope: String,
+    /// Null where theirs has none.
     pub(super) unit: Value,
     /// In seconds.
     pub(super) timestep: u64,
@@ -60,18 +61,17 @@ impl Sums {
 
 /// The series of a job by metric and scope, and how many have no scope that they know.
 pub fn groups(known: &Known) -> (Vec<Group<'_>>, usize) {
-    let layout = kept(&known.job.others, LAYOUT).unwrap_or_default();
-    let (mut groups, mut left_out) = (Vec::<Group>::new(), 0);
+    let mut groups = of_layout(known);
+    let mut left_out = 0;
     for series in &known.measures.series {
-        let Some((scope, id)) = scope(series.part.as_deref()) else {
+        let metric = series.metric.text();
+        let is_theirs = |scope: &str| groups.iter().any(|group| group.is(metric, scope));
+        let Some((scope, id)) = scope(series.part.as_deref(), is_theirs) else {
             left_out += 1;
             continue;
         };
-        let metric = series.metric.text();
-        let at = groups.iter().position(|group| group.metric == metric && group.scope == scope);
-        let at = at.unwrap_or_else(|| {
-            let rest = layout.get(metric).and_then(|scopes| scopes.get(scope)).cloned();
-            groups.push(Group::new(metric, scope, series, rest, known));
+        let at = groups.iter().position(|group| group.is(metric, scope)).unwrap_or_else(|| {
+            groups.push(Group::new(metric, scope, unit::object(series.unit.as_deref()), known));
             groups.len() - 1
         });
         groups[at].lines.push(Line { series, id, length: 0 });
@@ -80,61 +80,74 @@ pub fn groups(known: &Known) -> (Vec<Group<'_>>, usize) {
     (groups, left_out)
 }
 
+/// What their file had, in its order and without its series: some lists have none.
+fn of_layout(known: &Known) -> Vec<Group<'static>> {
+    let Some(Value::Object(metrics)) = kept(&known.job.others, LAYOUT) else { return Vec::new() };
+    let mut groups = Vec::new();
+    for (metric, scopes) in metrics {
+        let Value::Object(scopes) = scopes else { continue };
+        for (scope, rest) in scopes {
+            let Value::Object(mut rest) = rest else { continue };
+            let unit = rest.remove("unit").unwrap_or_default();
+            groups.push(Group { rest, ..Group::new(&metric, &scope, unit, known) });
+        }
+    }
+    groups
+}
+
 /// Writes them as one object.
 pub fn render(groups: &[Group], to: impl Write) -> std::io::Result<()> {
     serde_json::to_writer(to, &File(groups)).map_err(Into::into)
 }
 
 /// `hwthread 3` is of the scope `hwthread`. Our own GPUs are accelerators.
-fn scope(part: Option<&str>) -> Option<(&'static str, Option<&str>)> {
+fn scope(part: Option<&str>, is_theirs: impl Fn(&str) -> bool) -> Option<(&str, Option<&str>)> {
     let Some(part) = part else { return Some(("node", None)) };
     let (word, id) = part.split_once(' ').map_or((part, None), |(word, id)| (word, Some(id)));
-    let known = SCOPES.into_iter().find(|scope| *scope == word);
-    match known {
-        None if part.starts_with("gpu") => Some(("accelerator", Some(part))),
-        known => known.map(|scope| (scope, id)),
+    if SCOPES.contains(&word) || is_theirs(word) {
+        return Some((word, id));
     }
+    part.starts_with("gpu").then_some(("accelerator", Some(part)))
 }
 
-impl<'a> Group<'a> {
-    fn new(
-        metric: &'a str,
-        scope: &'a str,
-        series: &Series,
-        rest: Option<Value>,
-        known: &Known,
-    ) -> Group<'a> {
-        let mut rest = if let Some(Value::Object(rest)) = rest { rest } else { Map::new() };
-        let unit = rest.remove("unit").unwrap_or_else(|| unit::object(series.unit.as_deref()));
-        rest.remove("timestep");
+/// How long a list was, as it was kept: one number for all, or one for each.
+fn length(points: &Value, at: usize) -> u64 {
+    points.get(at).unwrap_or(points).as_u64().unwrap_or(0)
+}
+
+impl Group<'_> {
+    fn new(metric: &str, scope: &str, unit: Value, known: &Known) -> Self {
+        let (metric, scope) = (metric.to_owned(), scope.to_owned());
         let start = known.job.start.unwrap_or(0) / SECOND * SECOND;
-        Group { metric, scope, unit, timestep: 1, start, rest, lines: Vec::new() }
+        Group { metric, scope, unit, timestep: 0, start, rest: Map::new(), lines: Vec::new() }
+    }
+
+    fn is(&self, metric: &str, scope: &str) -> bool {
+        self.metric == metric && self.scope == scope
     }
 
     /// Decides on what all series of the group have in common, and on how long each is.
     fn settle(&mut self, known: &Known) {
-        let every = self.lines.iter().map(|line| line.series.every).max().unwrap_or(0);
-        self.timestep = every.div_ceil(SECOND).max(1);
-        let kept = self.rest.remove("points");
-        let took = known.job.elapsed.filter(|_| kept.is_none());
+        let told = self.rest.remove("timestep").and_then(|step| step.as_u64());
+        let every = self.lines.iter().map(|line| line.series.every.div_ceil(SECOND)).max();
+        self.timestep = every.or(told).unwrap_or(0).max(1);
+        let unit = self.lines.iter().find_map(|line| line.series.unit.as_deref());
+        if let (Value::Null, Some(unit)) = (&self.unit, unit) {
+            self.unit = unit::object(Some(unit));
+        }
+        let points = self.rest.remove("points");
+        let took = known.job.elapsed.filter(|_| points.is_none());
         let most = took.map_or(STEPS_MAX, |took| took.div_ceil(SECOND) / self.timestep + 1).min(STEPS_MAX);
-        let lengths: Vec<u64> = match &kept {
-            Some(Value::Array(each)) if each.len() == self.lines.len() => {
-                each.iter().filter_map(Value::as_u64).collect()
-            }
-            Some(all) => vec![all.as_u64().unwrap_or(0); self.lines.len()],
-            None => Vec::new(),
-        };
         for at in 0..self.lines.len() {
             let last = self.lines[at].series.points.iter().filter_map(|point| self.step(point.time)).max();
             let needed = last.map_or(0, |last| last + 1);
-            let told = lengths.get(at).copied().unwrap_or(0);
+            let told = points.as_ref().map_or(0, |points| length(points, at));
             self.lines[at].length = needed.max(told).min(most) as usize;
         }
     }
 
     fn step(&self, time: Nanos) -> Option<u64> {
-        Some(time.checked_sub(self.start)? / (self.timestep * SECOND))
+        Some(time.checked_sub(self.start)? / self.timestep.saturating_mul(SECOND))
     }
 
     fn values(&self, line: &Line) -> Vec<Option<f64>> {
@@ -146,6 +159,11 @@ impl<'a> Group<'a> {
             }
         }
         values
+    }
+
+    /// Where a unit must be.
+    pub(super) fn known_unit(&self) -> Value {
+        if self.unit.is_null() { unit::object(None) } else { self.unit.clone() }
     }
 
     /// Of all values together.
@@ -161,8 +179,8 @@ impl Serialize for File<'_, '_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut metrics: Vec<&str> = Vec::new();
         for group in self.0 {
-            if !metrics.contains(&group.metric) {
-                metrics.push(group.metric);
+            if !metrics.contains(&&*group.metric) {
+                metrics.push(&group.metric);
             }
         }
         to.collect_map(metrics.into_iter().map(|metric| (metric, Scopes(self.0, metric))))
@@ -174,14 +192,16 @@ struct Scopes<'a, 'g>(&'a [Group<'g>], &'a str);
 impl Serialize for Scopes<'_, '_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let scopes = self.0.iter().filter(|group| group.metric == self.1);
-        to.collect_map(scopes.map(|group| (group.scope, group)))
+        to.collect_map(scopes.map(|group| (&group.scope, group)))
     }
 }
 
 impl Serialize for Group<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
-        map.serialize_entry("unit", &self.unit)?;
+        if !self.unit.is_null() {
+            map.serialize_entry("unit", &self.unit)?;
+        }
         map.serialize_entry("timestep", &self.timestep)?;
         for (key, value) in &self.rest {
             map.serialize_entry(key, value)?;

@@ -155,10 +155,10 @@ fn statistics(known: &Known, groups: &[Group]) -> Value {
     let mut all = Map::new();
     for group in groups {
         let has_nodes = groups.iter().any(|other| other.metric == group.metric && other.scope == "node");
-        let is_best = group.scope == "node" || (!has_nodes && !all.contains_key(group.metric));
+        let is_best = group.scope == "node" || (!has_nodes && !all.contains_key(&group.metric));
         if let (true, Some(mut sums)) = (is_best, group.sums()) {
-            sums["unit"] = group.unit.clone();
-            all.insert(group.metric.to_owned(), sums);
+            sums["unit"] = group.known_unit();
+            all.insert(group.metric.clone(), sums);
         }
     }
     for told in &known.measures.told {
