@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use import::Problem;
 use import::clustercockpit::archive::Options;
 use import::clustercockpit::write::{self, Writer};
-use import::clustercockpit::{Collected, Error, Known, archive, data, database, meta};
+use import::clustercockpit::{Collected, Error, Known, Takes, archive, data, database, meta};
 use proptest::prelude::*;
 use record::accounting::{Accounting, Exit, Placed, State, TimeLimit, gpus};
 use record::measure::{Measures, Name, Point, Series, Told};
@@ -374,7 +375,7 @@ fn plain_and_packed_files_say_the_same() {
     let text = series().to_string();
     let gz = packed(text.as_bytes());
     for (file, bytes) in [("data.json", text.as_bytes()), ("data.json.gz", &gz)] {
-        let found = Archive::new(good().to_string(), &[(file, bytes)]).read();
+        let found = Archive::new(good().to_string(), &[(file, bytes), ("data.json.zst", b"")]).read();
         assert_eq!(found.problems, [""; 0]);
         assert_eq!(found.jobs, [whole()]);
     }
@@ -433,6 +434,12 @@ fn json(file: PathBuf) -> Value {
     serde_json::from_slice(&bytes).unwrap()
 }
 
+/// The lists of values of a scope, with all that is null.
+fn values(scope: &Value) -> Vec<Vec<Option<f64>>> {
+    let list = |series: &Value| series["data"].as_array().unwrap().iter().map(Value::as_f64).collect();
+    scope["series"].as_array().into_iter().flatten().map(list).collect()
+}
+
 #[test]
 fn what_is_written_is_read_again() {
     let known = whole();
@@ -441,16 +448,17 @@ fn what_is_written_is_read_again() {
     let job = dir.path().join("c/4/007/1700000000");
     assert_eq!(json(job.join("meta.json")), good());
     let data = json(job.join("data.json.gz"));
-    for (scope, expected) in
-        [("hwthread", json!([0.1, null, null])), ("accelerator", json!([null, -0.001, null]))]
-    {
-        assert_eq!(data["odd"][scope]["series"][0]["data"], expected);
-        assert_eq!(data["odd"][scope]["unit"], series()["odd"][scope]["unit"]);
-    }
-    assert_eq!(data["odd"]["hwthread"]["series"][2]["data"], json!([null, 1.0, null, 2.0]));
+    let shown = |file: &Value| {
+        let lists = file.as_object().unwrap().values().flat_map(|scopes| scopes.as_object().unwrap());
+        let lists = lists.map(|(scope, list)| (scope.clone(), list["unit"].clone(), values(list)));
+        lists.collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&data), shown(&series()));
     assert_eq!(data["odd"]["hwthread"]["statisticsSeries"], json!({"mean": [1, 2]}));
     let names: Vec<_> = std::fs::read_dir(&job).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
+    let part = &json(dir.path().join("c/cluster.json"))["subClusters"][0];
+    assert_eq!((&part["name"], &part["coresPerSocket"]), (&json!("s"), &json!(8)));
 }
 
 /// A job as Slurm tells it, with series of ours.
@@ -549,6 +557,21 @@ fn the_mean_is_of_all_values_and_not_of_nodes() {
 }
 
 #[test]
+fn nodes_tell_more_of_a_job_than_their_parts() {
+    let mut known = foreign();
+    known.job.elapsed = None;
+    known.job.end = Some((START + 25) * SECOND);
+    let other = Series { metric: Name::Own("of gpus".into()), ..own("n1", Some("gpu0"), &[(0, 3.0)]) };
+    known.measures.series = vec![own("n1", Some("gpu0"), &[(0, 9.0)]), own("n1", None, &[(1, 1.0)]), other];
+    known.job.start = Some(START * SECOND);
+    let (dir, _) = again(&[known]);
+    let meta = json(dir.path().join("unknown/0/012/1700000000/meta.json"));
+    assert_eq!(meta["statistics"]["node_load"]["max"], 1.0);
+    assert_eq!(meta["statistics"]["of gpus"]["max"], 3.0);
+    assert_eq!(meta["duration"], 25);
+}
+
+#[test]
 fn jobs_that_cannot_be_filed() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Writer::new(dir.path(), false).unwrap();
@@ -595,6 +618,10 @@ fn another_record_is_not_overwritten_unasked() {
     let mut found = Collected::default();
     archive::read(dir.path(), &Options::default(), &mut found).unwrap();
     assert_eq!(found.jobs, [other_data]);
+    // A plain file that somebody else wrote would contradict the new one.
+    let plain = dir.path().join("c/4/007/1700000000/data.json");
+    std::fs::write(&plain, "{}").unwrap();
+    assert!(write(&other_meta, true).unwrap().is_new && !plain.exists());
     std::fs::write(dir.path().join("version.txt"), "2").unwrap();
     assert!(matches!(Writer::new(dir.path(), true), Err(Error::Version { .. })));
 }
@@ -681,6 +708,30 @@ fn columns_are_found_by_name() {
         assert_eq!(other(known, name).as_deref(), expected, "{name}");
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+/// Counts the files beside a database while it is read.
+struct Beside(PathBuf, Vec<usize>);
+
+impl Takes for Beside {
+    fn job(&mut self, _: Known) -> std::io::Result<()> {
+        self.1.push(std::fs::read_dir(&self.0)?.count());
+        Ok(())
+    }
+
+    fn problem(&mut self, problem: Problem<'_>) {
+        panic!("{problem}");
+    }
+}
+
+#[test]
+fn nothing_is_written_beside_a_database() {
+    let (dir, path) = database(&ROW, "");
+    // With such a log SQLite writes two files even where it only reads.
+    Connection::open(&path).unwrap().pragma_update(None, "journal_mode", "wal").unwrap();
+    let mut beside = Beside(dir.path().to_owned(), Vec::new());
+    database::read(&path, &mut beside).unwrap();
+    assert_eq!(beside.1, [1]);
 }
 
 #[test]
