@@ -551,9 +551,12 @@ fn the_mean_is_of_all_values_and_not_of_nodes() {
     known.job.elapsed = Some(30 * SECOND);
     known.measures.series =
         vec![own("n1", None, &[(0, 1.0), (10, 1.0), (20, 1.0)]), own("n2", None, &[(0, 5.0)])];
+    // One that was read more often goes by the steps of the others.
+    known.measures.series[1].every = 5 * SECOND;
     let (dir, _) = again(&[known]);
-    let meta = json(dir.path().join("unknown/0/012/1700000000/meta.json"));
-    assert_eq!(meta["statistics"]["node_load"]["avg"], 2.0);
+    let job = dir.path().join("unknown/0/012/1700000000");
+    assert_eq!(json(job.join("meta.json"))["statistics"]["node_load"]["avg"], 2.0);
+    assert_eq!(json(job.join("data.json.gz"))["node_load"]["node"]["timestep"], 10);
 }
 
 #[test]
@@ -698,6 +701,7 @@ fn columns_are_found_by_name() {
     assert_eq!((job.name.as_deref(), job.end), (Some(&b"a"[..]), Some((START + 60) * SECOND)));
     assert_eq!((job.nodes, job.account.as_deref(), job.placed.len()), (None, None, 0));
     assert_eq!(known.measures.told[0].min, Some(3.0));
+    assert!(job.others.is_sorted());
     for (name, expected) in [
         ("shared", Some("\"none\"")),
         ("load_avg", Some("0.5")),

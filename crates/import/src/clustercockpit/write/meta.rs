@@ -150,12 +150,11 @@ fn describe(job: &Accounting, map: &mut Map<String, Value>) {
     data["jobName"] = json!(name.to_string());
 }
 
-/// Of all values of a metric together. What others have computed is told where there are no series.
+/// Of all values of a metric together, of whole nodes where there are such. What others have computed is told where there are no series.
 fn statistics(known: &Known, groups: &[Group]) -> Value {
     let mut all = Map::new();
     for group in groups {
-        let has_nodes = groups.iter().any(|other| other.metric == group.metric && other.scope == "node");
-        let is_best = group.scope == "node" || (!has_nodes && !all.contains_key(&group.metric));
+        let is_best = group.scope == "node" || !all.contains_key(&group.metric);
         if let (true, Some(mut sums)) = (is_best, group.sums()) {
             sums["unit"] = group.known_unit();
             all.insert(group.metric.clone(), sums);
