@@ -1,10 +1,11 @@
-//! Foreign formats in, our records out. No network, no database: whoever has a file or a packet brings it.
+//! Foreign formats in, our records out. No network, no server: whoever has a file or a packet brings it.
 //!
 //! Of jobs:
 //!
 //! * [`sink`]: where jobs and problems go, one at a time.
 //! * [`slurm`]: `sacct`, as text and as JSON.
 //! * [`cleo`]: the short log, and rows of jobs.
+//! * [`clustercockpit`]: its archive and its database, and an archive of our jobs in its form.
 //!
 //! Of what is measured:
 //!
@@ -18,6 +19,7 @@
 //! absent is unknown.
 
 pub mod cleo;
+pub mod clustercockpit;
 pub mod collectd;
 pub mod ganglia;
 pub mod influx;

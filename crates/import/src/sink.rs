@@ -76,6 +76,8 @@ pub enum Reason {
     NoEvent,
     #[error("no job")]
     NoJob,
+    #[error("{what} cannot be read: {error}")]
+    Broken { what: &'static str, error: String },
 }
 
 /// How much of a text is repeated in a reason.
