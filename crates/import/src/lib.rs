@@ -4,7 +4,8 @@
 //!
 //! * [`sink`]: where jobs and problems go, one at a time.
 //! * [`hostlist`]: lists of nodes, folded and expanded.
-//! * [`slurm`]: `sacct`, as text and as JSON.
+//! * [`slurm`]: `sacct`, as text and as JSON; what `scontrol` and `sacctmgr` tell of jobs that run, of the machine and of
+//!   accounts.
 //! * [`cleo`]: the short log, and rows of jobs.
 //!
 //! Of what is measured:
