@@ -2,6 +2,7 @@
 //!
 //! * [`text`]: `sacct`, lines of fields, of any version, order and delimiter.
 //! * [`json`]: `sacct --json`.
+//! * [`live`]: `scontrol show job -d`, where on its nodes a job runs.
 //! * [`site`]: `scontrol show partition`, `node` and `config`.
 //! * [`association`]: `sacctmgr show`, accounts and users.
 //! * `field` knows the fields' names and where each belongs, `draft` is a record in the making, `cut` cuts lines and
@@ -15,6 +16,7 @@ mod field;
 mod gres;
 mod id;
 pub mod json;
+pub mod live;
 mod printed;
 pub mod site;
 pub mod text;
