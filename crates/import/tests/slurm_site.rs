@@ -90,6 +90,39 @@ fn nodes_of_a_real_cluster() {
     assert_eq!((&found[3].gres, found[3].gpu_count(), found[3].tmp_disk), (&None, None, None));
 }
 
+/// In the form of 24.11: other keys between those that are read, and some whose names end like theirs.
+const NEWER_NODE: &[u8] = b"NodeName=g1 Arch=x86_64 CoresPerSocket=64 \n   CPUAlloc=0 CPUEfctv=254 CPUTot=256 CPULoad=0.01
+   AvailableFeatures=h100\n   ActiveFeatures=(null)\n   Gres=gpu:h100:4(S:0-1),shard:h100:32(S:0-1)\n   GresDrain=N/A
+   GresUsed=gpu:h100:0(IDX:N/A),shard:h100:0(0/8,0/8,0/8,0/8)\n   NodeAddr=g1 NodeHostName=g1 Version=24.11.5
+   OS=Linux 5.14.0-503.el9.x86_64 #1 SMP PREEMPT_DYNAMIC Tue Nov 12 09:00:00 UTC 2024 
+   RealMemory=1031000 AllocMem=0 FreeMem=N/A Sockets=2 Boards=1
+   CoreSpecCount=1 CPUSpecList=254-255 MemSpecLimit=4096
+   NextState=DOWN State=DOWN+CLOUD+POWERED_DOWN ThreadsPerCore=2 TmpDisk=1800000 Weight=50 Owner=N/A MCS_label=N/A
+   Partitions=gpu \n   BootTime=None SlurmdStartTime=None\n   LastBusyTime=Unknown ResumeAfterTime=None
+   CfgTRES=cpu=254,mem=1031000M,billing=254,gres/gpu=4\n   AllocTRES=\n   CurrentWatts=0 AveWatts=0\n\n";
+
+const NEWER_PARTITION: &[u8] = b"PartitionName=gpu\n   AllowGroups=ALL DenyAccounts=x AllowQos=ALL
+   AllocNodes=ALL Default=NO QoS=gpuq\n   DefaultTime=01:00:00 DisableRootJobs=NO ExclusiveUser=NO ExclusiveTopo=NO
+   MaxNodes=8 MaxTime=3-00:00:00 MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=UNLIMITED
+   NodeSets=gpus\n   Nodes=g[1-2]\n   PriorityJobFactor=1 PriorityTier=1 OverTimeLimit=NONE PreemptMode=OFF
+   State=UP TotalCPUs=512 TotalNodes=2 SelectTypeParameters=NONE\n   JobDefaults=DefCpuPerGPU=16
+   TRES=cpu=508,mem=2062000M,node=2,billing=508,gres/gpu=8\n   TRESBillingWeights=CPU=1.0,Mem=0.25G,GRES/gpu=2.0\n\n";
+
+#[test]
+fn newer_versions() {
+    let found = good(nodes, NEWER_NODE);
+    let [node] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((node.cpus, node.cores, node.memory), (Some(256), Some(128), Some(1_031_000 * MIB)));
+    assert_eq!(node.os.as_deref().map(|os| os.ends_with("UTC 2024")), Some(true));
+    assert_eq!((node.gpu_count(), node.state.as_deref()), (Some(4), Some("DOWN+CLOUD+POWERED_DOWN")));
+    assert_eq!((node.weight, node.tmp_disk), (Some(50), Some(1_800_000 * MIB)));
+    let found = good(partitions, NEWER_PARTITION);
+    let [partition] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((partition.nodes.as_deref(), partition.qos.as_deref()), (Some("g[1-2]"), Some("gpuq")));
+    assert_eq!((&partition.allow_accounts, partition.is_default), (&None, Some(false)));
+    assert_eq!(record::accounting::gpus(&partition.tres), Some(8));
+}
+
 #[test]
 fn values_of_a_node() {
     let node = |text: &str| collect(nodes, format!("NodeName=n1 {text}\n").as_bytes());

@@ -23,3 +23,4 @@ pub mod text;
 mod tres;
 
 pub use field::XDMOD;
+pub use printed::Report;
