@@ -218,7 +218,11 @@ fn there_is_a_bound_on_what_is_made_of_a_text() {
     assert!(jobs.is_empty());
     assert!(matches!(problems[..], [(_, Reason::TooManyNodes(_))]));
     let gpus = "  Nodes=n[1-20000] CPU_IDs=0 Mem=1 GRES=gpu:1000(IDX:0-999)\n   ";
-    assert!(collect(job("1", "a", gpus, "").as_bytes(), Asked::All).0.is_empty());
+    let cpus = format!("  Nodes=n[1-20000] CPU_IDs={} Mem=1 GRES=\n   ", "0,".repeat(5000));
+    for places in [gpus, &cpus] {
+        let (jobs, problems) = collect(job("1", "a", places, "").as_bytes(), Asked::All);
+        assert!(jobs.is_empty() && matches!(problems[..], [(_, Reason::TooManyNodes(_))]));
+    }
 }
 
 proptest! {
