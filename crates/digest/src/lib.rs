@@ -4,6 +4,7 @@
 //! * [`characteristic`] turns spans into minimum, maximum, average, median and the spread between nodes.
 //! * [`profile`] is a series in a few columns.
 //! * [`threshold`] says for which share of the time they were beyond a bound, [`site`] which bounds a site has.
+//! * [`overrides`] is what a site says over its batch system, [`pattern`] which nodes it means.
 //! * [`coverage`] says on how much of what was expected they rest.
 //! * [`on_node`] is a job on one node, with what is left of readings that were put together.
 //! * [`job`] is all of it for a job on all its nodes.
@@ -12,6 +13,8 @@ pub mod characteristic;
 pub mod coverage;
 pub mod job;
 pub mod on_node;
+pub mod overrides;
+pub mod pattern;
 pub mod profile;
 pub mod series;
 pub mod site;
@@ -23,6 +26,8 @@ pub use characteristic::Characteristic;
 pub use coverage::coverage;
 pub use job::{Job, State};
 pub use on_node::{OnNode, Stretch};
+pub use overrides::{Overrides, Unmatched};
+pub use pattern::{Pattern, PatternError};
 pub use profile::profile;
 pub use series::{Part, Span};
 pub use site::{Site, SiteError};

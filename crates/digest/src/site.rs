@@ -1,17 +1,19 @@
-//! What a site says of itself: thresholds, and how long some things may take. It is data, with defaults that are data, too.
+//! What a site says of itself: thresholds, how long some things may take, and what its batch system does not tell of
+//! partitions and nodes. It is data, with defaults that are data, too.
 
 use std::collections::BTreeMap;
 
 use record::metric::{self, Metric};
 use serde::{Deserialize, Deserializer, de};
 
+use crate::overrides::{OfNodes, OfPartition, Overrides, each_once};
 use crate::threshold::Threshold;
 
 /// The file that is shipped, in the form of a site's own.
 pub const SHIPPED: &str = include_str!("../site.toml");
 
 /// A year: whoever means longer means never, and nothing computed with it overflows.
-const LONGEST: f64 = 366.0 * 86_400.0;
+pub(crate) const LONGEST: f64 = 366.0 * 86_400.0;
 
 /// What a site says of itself.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -24,6 +26,8 @@ pub struct Site {
     pub unheard_ns: i64,
     /// By the number of the metric.
     pub thresholds: BTreeMap<u16, Threshold>,
+    /// What it says over its batch system.
+    pub overrides: Overrides,
 }
 
 /// What is wrong with a site's file, with its line and text.
@@ -55,6 +59,8 @@ impl Site {
             *own = said.map_or(*own, |seconds| seconds.0);
         }
         self.thresholds.extend(file.threshold.into_iter().map(|(name, bounds)| (name.0, bounds.0)));
+        self.overrides.partitions.extend(file.partition);
+        self.overrides.nodes.extend(file.nodes);
     }
 
     /// The threshold of a metric.
@@ -72,6 +78,10 @@ struct File {
     unheard_seconds: Option<Nanos>,
     #[serde(default)]
     threshold: BTreeMap<OfJob, Bounds>,
+    #[serde(default, deserialize_with = "each_once")]
+    partition: Vec<OfPartition>,
+    #[serde(default)]
+    nodes: Vec<OfNodes>,
 }
 
 /// Written in seconds.
@@ -157,6 +167,22 @@ mod tests {
             ("[threshold.cpu]\nof = \"reserved\"\n", "line 2", "unknown variant `reserved`"),
             ("[threshold.cpu]\nlow = 1\nhihg = 2\n", "line 3", "unknown field `hihg`"),
             ("threshold = 3 =\n", "line 1", ""),
+            ("[[partition]]\nis_test = true\n", "line 1", "missing field `name`"),
+            ("[[partition]]\nname = \"\"\n", "line 2", "name is empty"),
+            ("[[partition]]\nname = \"a\"\nis_tset = true\n", "line 3", "unknown field `is_tset`"),
+            ("[[partition]]\nname = \"a\"\nhas_gpus = 1\n", "line 3", "invalid type: integer `1`"),
+            (
+                "[[partition]]\nname = \"a\"\ndefault_time_limit_seconds = 0\n",
+                "line 3",
+                "default_time_limit_seconds is 0",
+            ),
+            ("[[partition]]\nname = \"a\"\n[[partition]]\nname = \"a\"\n", "line 1", "`a` is there twice"),
+            ("[[nodes]]\ncores = 1\n", "line 1", "missing field `names`"),
+            ("[[nodes]]\nnames = \"n[1\"\n", "line 2", "names: `n[1` has a bracket"),
+            ("[[nodes]]\nnames = \"n*\"\npeak_flops = -1\n", "line 3", "peak_flops is -1"),
+            ("[[nodes]]\nnames = \"n*\"\npeak_flops = inf\n", "line 3", "peak_flops is inf"),
+            ("[[nodes]]\nnames = \"n*\"\ncores = 0\n", "line 3", "cores is 0"),
+            ("[[nodes]]\nnames = \"n*\"\ncore = 1\n", "line 3", "unknown field `core`"),
         ] {
             let error = Site::parse(text).unwrap_err().to_string();
             let at =

@@ -3,7 +3,8 @@
 //! Of jobs:
 //!
 //! * [`sink`]: where jobs and problems go, one at a time.
-//! * [`slurm`]: `sacct`, as text and as JSON.
+//! * [`slurm`]: `sacct`, as text and as JSON; what `scontrol` and `sacctmgr` tell of jobs that run, of the machine and of
+//!   accounts.
 //! * [`cleo`]: the short log, and rows of jobs.
 //! * [`clustercockpit`]: its archive and its database, and an archive of our jobs in its form.
 //!

@@ -78,6 +78,16 @@ pub enum Reason {
     NoJob,
     #[error("{what} cannot be read: {error}")]
     Broken { what: &'static str, error: String },
+    #[error("not what this command prints")]
+    Stray,
+    #[error("it is not whole, or a user's text is like it")]
+    Unsure,
+    #[error("job {0} is there more than once, and only one can be it")]
+    Twice(u64),
+    #[error("job {found}, and {asked} was asked for")]
+    OtherJob { asked: u64, found: u64 },
+    #[error("more than {0} nodes")]
+    TooManyNodes(usize),
 }
 
 /// How much of a text is repeated in a reason.

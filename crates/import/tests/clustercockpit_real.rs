@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use import::clustercockpit::archive::Options;
 use import::clustercockpit::write::Writer;
 use import::clustercockpit::{Collected, Known, archive, database};
-use import::hostlist;
 use record::accounting::{State, TimeLimit, gpus};
 use record::measure::{Name, Series};
 use rusqlite::{Connection, OpenFlags};

@@ -7,6 +7,7 @@
 //! * [`metric`]: the catalogue of what is measured.
 //! * [`reading`]: what was measured, of a node and of its jobs.
 //! * [`accounting`]: a job as its batch system accounts for it.
+//! * [`site`]: partitions, nodes and accounts as the batch system has them.
 //! * [`measure`]: what other systems measured, of nodes and of jobs.
 //! * [`rate`]: how often a job is to be read, where somebody asked for it.
 //! * [`batch`]: entries on their way to the server, and its answer.
@@ -35,3 +36,5 @@ pub mod metric;
 pub mod rate;
 #[cfg(feature = "std")]
 pub mod reading;
+#[cfg(feature = "std")]
+pub mod site;

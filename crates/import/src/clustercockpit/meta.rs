@@ -10,7 +10,6 @@ use record::measure::Measures;
 use serde_json::{Map, Value, json};
 
 use super::{Known, LAYOUT, PREFIX, bounded, reference, summary};
-use crate::hostlist;
 use crate::sink::{Reason, quoted};
 use crate::time::{Moment, SECOND, nanos};
 use crate::utf8::{Mended, escape};

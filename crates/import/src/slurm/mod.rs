@@ -1,16 +1,26 @@
-//! What `sacct` tells of jobs.
+//! What Slurm tells: of jobs that ended or run, and of itself.
 //!
-//! * [`text`]: lines of fields, of any version, order and delimiter.
+//! * [`text`]: `sacct`, lines of fields, of any version, order and delimiter.
 //! * [`json`]: `sacct --json`.
+//! * [`live`]: `scontrol show job -d`, where on its nodes a job runs.
+//! * [`site`]: `scontrol show partition`, `node` and `config`.
+//! * [`association`]: `sacctmgr show`, accounts and users.
 //! * `field` knows the fields' names and where each belongs, `draft` is a record in the making, `cut` cuts lines and
-//!   mends those that were broken, `id` and `tres` read what is made of several parts.
+//!   mends those that were broken, `id`, `tres` and `gres` read what is made of several parts, `printed` takes apart
+//!   what `scontrol` prints.
 
+pub mod association;
 mod cut;
 mod draft;
 mod field;
+mod gres;
 mod id;
 pub mod json;
+pub mod live;
+mod printed;
+pub mod site;
 pub mod text;
 mod tres;
 
 pub use field::XDMOD;
+pub use printed::Report;

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::data::Group;
 use crate::clustercockpit::unit;
-use crate::hostlist;
 
 /// What they measure by if nobody says otherwise, in seconds.
 const TIMESTEP: u64 = 60;

@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use super::data::{Group, Sums};
 use crate::clustercockpit::meta::STATES;
 use crate::clustercockpit::{Error, Known, LAYOUT, PREFIX, unit};
-use crate::hostlist;
 use crate::time::SECOND;
 
 const UNKNOWN: &str = "unknown";
