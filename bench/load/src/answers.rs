@@ -37,12 +37,13 @@ const COPY_DAYS: u64 = 2;
 /// The jobs of one copy have numbers below this, counted from its first.
 const COPY_JOBS: u64 = 40_000;
 
-struct Question {
-    name: &'static str,
-    target: String,
-    bare: Vec<String>,
+/// A question to the server, and what it asks of the database.
+pub struct Question {
+    pub name: String,
+    pub target: String,
+    pub bare: Vec<String>,
     /// In milliseconds, where there is such a limit.
-    most_ms: Option<f64>,
+    pub most_ms: Option<f64>,
 }
 
 pub fn measure(arguments: &Arguments) -> Result<()> {
@@ -94,7 +95,7 @@ fn report(
 }
 
 /// Milliseconds, and what the last run gave.
-fn median(times: usize, mut run: impl FnMut() -> Result<usize>) -> Result<(f64, usize)> {
+pub fn median(times: usize, mut run: impl FnMut() -> Result<usize>) -> Result<(f64, usize)> {
     let mut took = Vec::new();
     let mut size = run()?;
     for _ in 0..times {
@@ -106,7 +107,7 @@ fn median(times: usize, mut run: impl FnMut() -> Result<usize>) -> Result<(f64, 
     Ok((took[took.len() / 2], size))
 }
 
-fn connect(data: &Path) -> Result<Connection> {
+pub fn connect(data: &Path) -> Result<Connection> {
     let limits = Limits::default();
     let config =
         Config::default().max_memory(&format!("{}MB", limits.memory_mb))?.threads(limits.threads as i64)?;
@@ -114,7 +115,7 @@ fn connect(data: &Path) -> Result<Connection> {
 }
 
 /// Runs each question's queries, and reads every value of the result.
-fn bare(data: &Path, questions: &[Question], times: usize) -> Result<Vec<(f64, usize)>> {
+pub fn bare(data: &Path, questions: &[Question], times: usize) -> Result<Vec<(f64, usize)>> {
     let connection = connect(data)?;
     let ask = |question: &Question| {
         median(times, || {
@@ -154,7 +155,7 @@ fn questions(connection: &Connection) -> Result<Vec<Question>> {
     let since = |ns: u64| store::time::text(ns as i64);
     Ok(vec![
         Question {
-            name: "job ID",
+            name: "job ID".into(),
             target: format!("/api/v1/jobs/{job}"),
             bare: vec![
                 format!("SELECT * FROM process WHERE job = '{job}' ORDER BY start_ns"),
@@ -169,19 +170,19 @@ fn questions(connection: &Connection) -> Result<Vec<Question>> {
             most_ms: Some(200.0),
         },
         Question {
-            name: "uses, rare library",
+            name: "uses, rare library".into(),
             target: format!("/api/v1/uses?pattern={rare}"),
             bare: uses(&rare),
             most_ms: None,
         },
         Question {
-            name: "uses, common library",
+            name: "uses, common library".into(),
             target: "/api/v1/uses?pattern=libc.so*".into(),
             bare: uses("libc.so*"),
             most_ms: None,
         },
         Question {
-            name: "programs of a month",
+            name: "programs of a month".into(),
             target: format!("/api/v1/programs?since={}&until={}", since(month.0), since(month.1)),
             bare: vec![format!(
                 "SELECT exe, count(DISTINCT \"user\"), count(DISTINCT job), sum(count) AS runs, sum(user_cpu_ns + system_cpu_ns), \

@@ -2,6 +2,7 @@
 //! same run.
 
 mod answers;
+mod collection;
 mod floor;
 mod generate;
 mod ingest;
@@ -20,6 +21,8 @@ enum Command {
     Ingest(ingest::Arguments),
     /// Asks a store of many records: time of each answer beside the bare query
     Answers(answers::Arguments),
+    /// Imports lines of sacct and asks the list of jobs: time beside DuckDB's own reader and the bare queries, memory
+    Collection(collection::Arguments),
     /// Stores readings: bytes per value as they came, put into order and coarse, beside Parquet
     Series(series::Arguments),
     /// Makes the rows of jobs that run: how long the writer is held, beside their readings
@@ -30,6 +33,7 @@ fn main() -> Result<()> {
     match Command::parse() {
         Command::Ingest(arguments) => ingest::measure(&arguments),
         Command::Answers(arguments) => answers::measure(&arguments),
+        Command::Collection(arguments) => collection::measure(&arguments),
         Command::Series(arguments) => series::measure(&arguments),
         Command::Running(arguments) => running::measure(&arguments),
     }

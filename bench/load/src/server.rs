@@ -21,8 +21,12 @@ pub struct Server {
 
 impl Server {
     pub fn start(data: &Path) -> Result<Server> {
+        Server::start_with(data, &[])
+    }
+
+    pub fn start_with(data: &Path, options: &[&str]) -> Result<Server> {
         let mut command = Command::new(PROGRAM);
-        command.args(["--listen", &format!("127.0.0.1:{PORT}"), "--data"]).arg(data);
+        command.args(options).args(["--listen", &format!("127.0.0.1:{PORT}"), "--data"]).arg(data);
         let child = command
             .stderr(Stdio::null())
             .spawn()
@@ -65,11 +69,16 @@ impl Server {
 
     /// The most memory it had resident.
     pub fn peak_mb(&self) -> u64 {
-        let status = std::fs::read(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let status = String::from_utf8_lossy(&status);
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        peak.and_then(|text| text.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) / 1000
+        peak_mb(self.child.id())
     }
+}
+
+/// The most memory a process had resident.
+pub fn peak_mb(pid: u32) -> u64 {
+    let status = std::fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    peak.and_then(|text| text.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) / 1000
 }
 
 impl Drop for Server {

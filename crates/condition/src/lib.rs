@@ -70,10 +70,11 @@ mod testing;
 mod token;
 mod unit;
 mod value;
+mod whole;
 
 use std::fmt;
 
-pub use catalogue::{Catalogue, CatalogueError, Column};
+pub use catalogue::{Catalogue, CatalogueError, Column, Whole};
 pub use error::{ConditionError, Problem, Span};
 pub use eval::{Row, RowError};
 pub use explain::{Explanation, Seen, Step};

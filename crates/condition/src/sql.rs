@@ -8,6 +8,7 @@ use crate::expr::{Comparison, Expr, Function, Operator};
 use crate::token::Literal;
 use crate::unit::{Scale, Type};
 use crate::value::Value;
+use crate::whole;
 
 /// A condition for `WHERE`, and the values of its `?` in their order.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -69,6 +70,9 @@ impl Sql {
                 self.list("(", items, ", ", "))");
             }
             Expr::Between(value, low, high) => {
+                if let Some(text) = whole::between(value, low, high) {
+                    return self.push(&text);
+                }
                 self.around("(", value, " BETWEEN ");
                 self.around("", low, " AND ");
                 self.around("", high, ")");
@@ -123,6 +127,9 @@ impl Sql {
     }
 
     fn compare(&mut self, left: &Expr, comparison: Comparison, right: &Expr) {
+        if let Some(text) = whole::compare(left, comparison, right) {
+            return self.push(&text);
+        }
         let sign = match comparison {
             Comparison::NotEqual => "<>",
             other => other.sign(),

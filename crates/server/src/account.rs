@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use record::accounting::{Accounting, JOBS_MAX};
 use serde_json::{Value, json};
-use store::Accounted;
+use store::{Accounted, Accounts};
 
 use crate::app::App;
 use crate::body::{self, Received};
@@ -38,9 +38,9 @@ pub async fn account(
 
 /// Not to be called where nothing may wait.
 fn keep(app: &App, body: &[u8]) -> Result<Accounted, ApiError> {
-    let jobs = decode(body)?;
+    let accounts = Accounts::of(&decode(body)?)?;
     app.committer.check_disk()?;
-    Ok(app.committer.perform(move |writer| writer.account(&jobs))??)
+    Ok(app.committer.perform(move |writer| writer.account(&accounts))??)
 }
 
 fn decode(body: &[u8]) -> Result<Vec<Accounting>, ApiError> {

@@ -79,7 +79,7 @@ mod tests {
                    SELECT 1, 1, host % 2, 'n' || host, hour * 3600000000000, 'solver', hour {each}"
             ))
             .unwrap();
-        Writer::open(connection, std::sync::Arc::default()).unwrap()
+        Writer::open(connection, std::sync::Arc::default(), std::sync::Arc::default()).unwrap()
     }
 
     fn count(writer: &Writer, sql: &str) -> i64 {

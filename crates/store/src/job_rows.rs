@@ -314,7 +314,8 @@ impl Writer {
         let epoch = self.catalogue().read().epoch;
         let due = Due { epoch, jobs: self.pending.take_ended(before_ns, JOBS_BEFORE, now_ns) };
         if !due.is_empty() {
-            let reader = Reader::new(self.connection.try_clone()?, self.site.clone());
+            let reader =
+                Reader::new(self.connection.try_clone()?, self.site.clone(), self.unaccounted.clone());
             let again = now_ns.saturating_add(AFTER_ERROR_NS);
             match reader.summarise(&due, now_ns) {
                 Ok(made) => self.keep_rows(due, &made, again)?,
@@ -336,7 +337,11 @@ impl Writer {
         let accounted = accounting::accounted(&transaction, &names)?;
         let mut table = transaction.appender("job")?;
         for row in &made.rows {
-            let is_accounted = Sql::Boolean(row.is_among(&accounted));
+            let is_accounted = row.is_among(&accounted);
+            if !is_accounted && row.name.job().is_some() {
+                self.unaccounted.say_there_are();
+            }
+            let is_accounted = Sql::Boolean(is_accounted);
             let value = |at: &usize| if *at == ACCOUNTED { &is_accounted } else { &row.values[*at] };
             let row: Vec<&dyn ToSql> = self.job_order.iter().map(|at| value(at) as &dyn ToSql).collect();
             table.append_row(&row[..])?;

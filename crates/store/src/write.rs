@@ -12,6 +12,7 @@ use record::bytes::hex;
 use record::entry::{EndedBy, File, GapReason, JobFrom, WithoutGuest};
 
 use crate::StoreError;
+use crate::accounting::Unaccounted;
 use crate::due::{self, Heard, Pending};
 use crate::job_rows;
 use crate::received::Received;
@@ -38,6 +39,7 @@ pub struct Writer {
     pub(crate) job_order: Vec<usize>,
     /// Hashes of the lists of nodes that are kept.
     pub(crate) node_lists: HashSet<u64>,
+    pub(crate) unaccounted: Arc<Unaccounted>,
 }
 
 /// A stream, and what has come of it.
@@ -59,7 +61,11 @@ struct Change {
 
 impl Writer {
     /// Reads what is known already.
-    pub fn open(connection: Connection, site: Arc<Site>) -> Result<Writer, StoreError> {
+    pub fn open(
+        connection: Connection,
+        site: Arc<Site>,
+        unaccounted: Arc<Unaccounted>,
+    ) -> Result<Writer, StoreError> {
         let mut writer = Writer {
             connection,
             streams: HashMap::new(),
@@ -69,9 +75,10 @@ impl Writer {
             pending: Pending::default(),
             job_order: Vec::new(),
             node_lists: HashSet::new(),
+            unaccounted,
         };
         writer.job_order = job_rows::order(&writer.connection)?;
-        writer.load_node_lists()?;
+        writer.load_accounting()?;
         writer.load_streams()?;
         writer.merge_received()?;
         writer.load_shared(0)?;

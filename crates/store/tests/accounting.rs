@@ -1,8 +1,9 @@
 //! Jobs as their batch system accounts for them: each once, whatever is told, in whatever order and however often.
 
 use duckdb::Connection;
-use record::accounting::{Accounting, Exit, State, Step, TimeLimit, Tres, Usage};
-use store::{Accounted, Forget, Limits, Store, Writer};
+use record::accounting::{Accounting, Exit, Placed, State, Step, TimeLimit, Tres, Usage};
+use record::bytes::Bytes;
+use store::{Accounted, Accounts, Forget, Limits, Store, Writer};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -37,6 +38,10 @@ fn job(number: &str, submit: u64, end: Option<u64>) -> Accounting {
     }
 }
 
+fn account(writer: &mut Writer, jobs: &[Accounting]) -> Accounted {
+    writer.account(&Accounts::of(jobs).unwrap()).unwrap()
+}
+
 fn accounted(new: u64, replaced: u64, older: u64) -> Accounted {
     Accounted { new, replaced, older }
 }
@@ -52,16 +57,16 @@ fn each_job_is_there_once() {
     let dir = tempfile::tempdir().unwrap();
     let (store, mut writer) = open(&dir);
     let runs = [job("1", 10, None), job("2", 20, None), job("91", 30, None)];
-    assert_eq!(writer.account(&runs).unwrap(), accounted(3, 0, 0));
-    assert_eq!(writer.account(&runs).unwrap(), accounted(0, 3, 0));
-    assert_eq!(writer.account(&[job("1", 10, Some(50))]).unwrap(), accounted(0, 1, 0));
+    assert_eq!(account(&mut writer, &runs), accounted(3, 0, 0));
+    assert_eq!(account(&mut writer, &runs), accounted(0, 3, 0));
+    assert_eq!(account(&mut writer, &[job("1", 10, Some(50))]), accounted(0, 1, 0));
     // An older text, and one in which a job is told twice.
-    assert_eq!(writer.account(&runs).unwrap(), accounted(0, 2, 1));
+    assert_eq!(account(&mut writer, &runs), accounted(0, 2, 1));
     let twice = [job("2", 20, None), job("2", 20, Some(60))];
-    assert_eq!(writer.account(&twice).unwrap(), accounted(0, 1, 1));
+    assert_eq!(account(&mut writer, &twice), accounted(0, 1, 1));
     // Queued again: the number is the same, the job is not.
-    assert_eq!(writer.account(&[job("2", 70, None)]).unwrap(), accounted(1, 0, 0));
-    assert_eq!(writer.account(&[]).unwrap(), accounted(0, 0, 0));
+    assert_eq!(account(&mut writer, &[job("2", 70, None)]), accounted(1, 0, 0));
+    assert_eq!(account(&mut writer, &[]), accounted(0, 0, 0));
     drop((writer, store));
     assert_eq!(number(&dir, "SELECT count(*) FROM accounting"), 4);
     assert_eq!(number(&dir, "SELECT count(*) FROM accounting WHERE state = 'FAILED' AND signal = 9"), 2);
@@ -77,18 +82,51 @@ fn a_job_without_a_submission_is_there_once_too() {
     let dir = tempfile::tempdir().unwrap();
     let (_store, mut writer) = open(&dir);
     let unknown = Accounting { submit: None, ..job("1", 10, None) };
-    assert_eq!(writer.account(&[unknown.clone(), job("2", 20, None)]).unwrap(), accounted(2, 0, 0));
-    assert_eq!(writer.account(&[job("2", 20, None), unknown]).unwrap(), accounted(0, 2, 0));
+    assert_eq!(account(&mut writer, &[unknown.clone(), job("2", 20, None)]), accounted(2, 0, 0));
+    assert_eq!(account(&mut writer, &[job("2", 20, None), unknown]), accounted(0, 2, 0));
 }
 
 #[test]
 fn who_is_forgotten_is_gone_from_accounting_too() {
     let dir = tempfile::tempdir().unwrap();
     let (store, mut writer) = open(&dir);
-    writer.account(&[job("1", 10, None), job("91", 30, None)]).unwrap();
+    account(&mut writer, &[job("1", 10, None), job("91", 30, None)]);
     writer.forget(&Forget::User("alice".into())).unwrap();
     drop((writer, store));
     assert_eq!(number(&dir, "SELECT count(*) FROM accounting WHERE \"user\" = 'bob'"), 1);
     assert_eq!(number(&dir, "SELECT count(*) FROM accounting"), 1);
     assert_eq!(number(&dir, "SELECT count(*) FROM accounting_step"), 1);
+}
+
+/// What another source has said, and a text that a centre kept leaves out, stays known; what changes, changes.
+#[test]
+fn what_is_not_told_again_stays_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let placed =
+        Placed { host: "n2".into(), cpus: Some("0-3".into()), gpus: vec!["1".into()], memory: Some(5) };
+    let seen = Accounting {
+        comment: Some(Bytes(b"hello".to_vec())),
+        reason: Some("Priority".into()),
+        node_list: Some("n[1-3]".into()),
+        placed: vec![placed],
+        ..job("1", 10, None)
+    };
+    assert_eq!(account(&mut writer, &[seen.clone(), job("2", 20, None)]), accounted(2, 0, 0));
+    let ended = Accounting { node_list: seen.node_list.clone(), ..job("1", 10, Some(50)) };
+    assert_eq!(account(&mut writer, &[ended]), accounted(0, 1, 0));
+    drop((writer, store));
+    let kept = "SELECT count(*) FROM accounting WHERE job = '1' AND comment = 'hello' AND reason IS NULL AND state = 'FAILED'";
+    assert_eq!(number(&dir, kept), 1);
+    assert_eq!(
+        number(&dir, "SELECT count(*) FROM accounting_node WHERE cpus = '0-3' AND gpus = '1' AND memory = 5"),
+        1
+    );
+    assert_eq!(number(&dir, "SELECT count(*) FROM accounting_step"), 3);
+    // A list is kept once, also by those who come later.
+    assert_eq!(number(&dir, "SELECT count(*) FROM node_list WHERE list = 'n[1-3]'"), 3);
+    let (store, mut writer) = open(&dir);
+    account(&mut writer, &[seen]);
+    drop((writer, store));
+    assert_eq!(number(&dir, "SELECT count(*) FROM node_list WHERE host = 'n2'"), 1);
 }

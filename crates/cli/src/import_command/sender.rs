@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -13,8 +14,9 @@ use crate::ask::Server;
 
 /// A request is sent when it has so many bytes; the server takes eight million.
 const BYTES: usize = 4 << 20;
-/// Requests that wait for the server.
+/// Requests that wait for the server, and those that it has at a time: one is made ready there while another is stored.
 const WAITING: usize = 2;
+const AT_ONCE: usize = 2;
 /// How often a server that is not ready is asked again, and how long the first wait is. Each is twice as long as the last.
 const TRIES: u32 = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(250);
@@ -39,20 +41,19 @@ pub struct Sender {
     jobs: u64,
     all: u64,
     queue: Option<SyncSender<Vec<u8>>>,
-    thread: Option<JoinHandle<Result<Sent>>>,
+    threads: Vec<JoinHandle<Result<Sent>>>,
 }
 
 impl Sender {
     pub fn start(server: Server) -> Result<Sender> {
         let (queue, waiting) = sync_channel(WAITING);
-        let thread = thread::Builder::new().name("send".into()).spawn(move || work(&server, &waiting))?;
-        Ok(Sender {
-            body: Vec::with_capacity(BYTES),
-            jobs: 0,
-            all: 0,
-            queue: Some(queue),
-            thread: Some(thread),
-        })
+        let (server, waiting) = (Arc::new(server), Arc::new(Mutex::new(waiting)));
+        let spawn = |_| {
+            let (server, waiting) = (server.clone(), waiting.clone());
+            thread::Builder::new().name("send".into()).spawn(move || work(&server, &waiting))
+        };
+        let threads = (0..AT_ONCE).map(spawn).collect::<Result<_, _>>()?;
+        Ok(Sender { body: Vec::with_capacity(BYTES), jobs: 0, all: 0, queue: Some(queue), threads })
     }
 
     /// How many jobs were taken.
@@ -93,14 +94,21 @@ impl Sender {
 
     fn join(&mut self) -> Result<Sent> {
         self.queue = None;
-        let thread = self.thread.take().ok_or_else(|| anyhow!("the sender has ended"))?;
-        thread.join().map_err(|_| anyhow!("the sender has ended"))?
+        let mut all = Sent::default();
+        for thread in self.threads.drain(..) {
+            let sent = thread.join().map_err(|_| anyhow!("the sender has ended"))??;
+            all.new += sent.new;
+            all.replaced += sent.replaced;
+            all.older += sent.older;
+        }
+        Ok(all)
     }
 }
 
-fn work(server: &Server, waiting: &Receiver<Vec<u8>>) -> Result<Sent> {
+fn work(server: &Server, waiting: &Mutex<Receiver<Vec<u8>>>) -> Result<Sent> {
     let mut sent = Sent::default();
-    for body in waiting {
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    while let Ok(body) = next() {
         let answer = post(server, &body)?;
         let number = |name: &str| answer[name].as_u64().unwrap_or(0);
         sent.new += number("new");

@@ -3,9 +3,10 @@
 mod rows;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use duckdb::types::Value as Sql;
-use duckdb::{Appender, Connection, ToSql, params_from_iter};
+use duckdb::arrow::array::RecordBatch;
+use duckdb::{Appender, Connection, params_from_iter};
 use record::accounting::Accounting;
 use record::entry::Nanos;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -22,6 +23,33 @@ pub struct Accounted {
     pub replaced: u64,
     /// Of which more was known: that one has ended is not forgotten when an older text says it runs.
     pub older: u64,
+}
+
+/// Whether there may be jobs that were measured and that nobody accounts for: to look would take as long as many a question.
+#[derive(Debug)]
+pub struct Unaccounted(AtomicBool);
+
+impl Default for Unaccounted {
+    /// Nobody has looked yet.
+    fn default() -> Self {
+        Unaccounted(AtomicBool::new(true))
+    }
+}
+
+impl Unaccounted {
+    pub fn there_are(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// To be said before they are there for all to see.
+    pub fn say_there_are(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// To be said when all can see that.
+    pub fn say_there_are_none(&self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// The tables of jobs, of their steps and of what they had on each node.
@@ -59,38 +87,72 @@ const STAYS: [&str; 26] = [
     "others",
 ];
 
+/// Jobs made ready to be kept, without the database: on any thread, so that the writer has little to do.
+pub struct Accounts {
+    ids: Vec<u64>,
+    /// For each of the tables.
+    rows: [RecordBatch; 3],
+    /// Which rows of the table may be of these jobs: one of years is not looked through for each batch.
+    there: String,
+    node_lists: HashMap<u64, String>,
+    /// Number and cluster.
+    names: Vec<(String, Option<String>)>,
+    /// Words about jobs of which a later one is among them.
+    older: u64,
+}
+
+impl Accounts {
+    pub fn of(jobs: &[Accounting]) -> Result<Accounts, StoreError> {
+        let (told, older) = last_words(jobs);
+        let rows = |batch: rows::Columns| {
+            batch.map_err(|_| StoreError::Damaged("jobs have columns of several lengths"))
+        };
+        let lists = told.iter().filter_map(|(_, job)| job.node_list.as_deref());
+        let names = told.iter().filter_map(|(_, job)| Some((job.job.clone()?, job.cluster.clone())));
+        Ok(Accounts {
+            ids: told.iter().map(|(id, _)| *id).collect(),
+            rows: [rows(rows::jobs(&told))?, rows(rows::steps(&told))?, rows(rows::nodes(&told))?],
+            there: there(told.iter().map(|(_, job)| *job)),
+            node_lists: lists.map(|list| (xxh3_64(list.as_bytes()), list.to_owned())).collect(),
+            names: names.collect(),
+            older,
+        })
+    }
+}
+
 impl Writer {
     /// Keeps what a batch system says of jobs, all of it or nothing. Told again, it changes nothing.
-    pub fn account(&mut self, jobs: &[Accounting]) -> Result<Accounted, StoreError> {
-        let (told, older) = last_words(jobs);
-        let there = there(told.iter().map(|(_, job)| *job));
+    pub fn account(&mut self, accounts: &Accounts) -> Result<Accounted, StoreError> {
         create_incoming(&self.connection)?;
         let transaction = self.connection.transaction()?;
-        let lists = keep_lists(
-            &transaction,
-            &self.node_lists,
-            told.iter().filter_map(|(_, job)| job.node_list.as_deref()),
-        )?;
-        let accounted = if are_new(&transaction, &told, &there)? {
-            append(TABLES.map(|table| transaction.appender(table)), &told)?;
-            Accounted { new: told.len() as u64, ..Accounted::default() }
+        let lists = keep_lists(&transaction, &self.node_lists, &accounts.node_lists)?;
+        let accounted = if are_new(&transaction, accounts)? {
+            append(TABLES.map(|table| transaction.appender(table)), &accounts.rows)?;
+            Accounted { new: accounts.ids.len() as u64, ..Accounted::default() }
         } else {
             let incoming = |table| transaction.appender_to_catalog_and_db(table, "temp", "main");
-            append(INCOMING.map(incoming), &told)?;
-            replace(&transaction, &there)?
+            append(INCOMING.map(incoming), &accounts.rows)?;
+            replace(&transaction, &accounts.there)?
         };
-        mark_measured(&transaction, &told)?;
+        let is_left = !self.unaccounted.there_are() || mark_measured(&transaction, &accounts.names)?;
         transaction.commit()?;
+        if !is_left {
+            self.unaccounted.say_there_are_none();
+        }
         self.node_lists.extend(lists);
-        Ok(Accounted { older: accounted.older + older, ..accounted })
+        Ok(Accounted { older: accounted.older + accounts.older, ..accounted })
     }
 
-    /// Which lists of nodes are kept already.
-    pub(crate) fn load_node_lists(&mut self) -> Result<(), StoreError> {
+    /// Which lists of nodes are kept already, and whether all that was measured is accounted for.
+    pub(crate) fn load_accounting(&mut self) -> Result<(), StoreError> {
         let mut query = self.connection.prepare("SELECT DISTINCT list FROM node_list")?;
         let mut rows = query.query([])?;
         while let Some(row) = rows.next()? {
             self.node_lists.insert(xxh3_64(row.get::<_, String>(0)?.as_bytes()));
+        }
+        drop(rows);
+        if !mark_measured(&self.connection, &[])? {
+            self.unaccounted.say_there_are_none();
         }
         Ok(())
     }
@@ -140,7 +202,7 @@ fn create_incoming(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Rows of the time since the first of these was submitted: a table of years is not looked through for each batch.
+/// Rows of the time since the first of these was submitted.
 fn there<'a>(told: impl Iterator<Item = &'a Accounting>) -> String {
     match told.map(|job| job.submit.map(nanos)).min() {
         // Submissions of which the time is not known are in no part of it.
@@ -150,61 +212,45 @@ fn there<'a>(told: impl Iterator<Item = &'a Accounting>) -> String {
 }
 
 /// Whether nothing is known of any of them.
-fn are_new(connection: &Connection, told: &Told, there: &str) -> Result<bool, StoreError> {
+fn are_new(connection: &Connection, accounts: &Accounts) -> Result<bool, StoreError> {
     let mut ids = connection.appender_to_catalog_and_db("incoming_id", "temp", "main")?;
-    for (id, _) in told {
+    for id in &accounts.ids {
         ids.append_row([id])?;
     }
     ids.flush()?;
     let sql = format!(
-        "SELECT NOT EXISTS (SELECT 1 FROM accounting WHERE {there} AND id IN (SELECT id FROM incoming_id)) \
-         AND NOT EXISTS (SELECT 1 FROM accounting_node WHERE id IN (SELECT id FROM incoming_id))"
+        "SELECT NOT EXISTS (SELECT 1 FROM accounting WHERE {} AND id IN (SELECT id FROM incoming_id)) \
+         AND NOT EXISTS (SELECT 1 FROM accounting_node WHERE id IN (SELECT id FROM incoming_id))",
+        accounts.there
     );
     Ok(connection.query_row(&sql, [], |row| row.get(0))?)
 }
 
-fn append(tables: [duckdb::Result<Appender>; 3], told: &Told) -> Result<(), StoreError> {
-    let [jobs, steps, nodes] = tables;
-    let (mut jobs, mut steps, mut nodes) = (jobs?, steps?, nodes?);
-    for (id, job) in told {
-        put(&mut jobs, &rows::row(*id, job))?;
-        for step in &job.steps {
-            put(&mut steps, &rows::step_row(*id, step))?;
-        }
-        for placed in &job.placed {
-            put(&mut nodes, &rows::node_row(*id, placed))?;
-        }
-    }
-    for mut table in [jobs, steps, nodes] {
+fn append(tables: [duckdb::Result<Appender>; 3], rows: &[RecordBatch; 3]) -> Result<(), StoreError> {
+    for (table, rows) in tables.into_iter().zip(rows) {
+        let mut table = table?;
+        // Only the columns' handles are copied.
+        table.append_record_batch(rows.clone())?;
         table.flush()?;
     }
     Ok(())
 }
 
-fn put(table: &mut Appender, row: &[Sql]) -> Result<(), StoreError> {
-    let row: Vec<&dyn ToSql> = row.iter().map(|value| value as &dyn ToSql).collect();
-    Ok(table.append_row(&row[..])?)
-}
-
 /// Keeps the nodes behind lists of them that are new, and says which; a list that cannot be expanded is of no node.
-fn keep_lists<'a>(
+fn keep_lists(
     connection: &Connection,
     known: &HashSet<u64>,
-    lists: impl Iterator<Item = &'a str>,
-) -> Result<HashSet<u64>, StoreError> {
-    let mut new = HashSet::new();
+    lists: &HashMap<u64, String>,
+) -> Result<Vec<u64>, StoreError> {
     let mut table = connection.appender("node_list")?;
-    for list in lists {
-        let id = xxh3_64(list.as_bytes());
-        if known.contains(&id) || !new.insert(id) {
-            continue;
-        }
+    let new: Vec<(&u64, &String)> = lists.iter().filter(|(id, _)| !known.contains(id)).collect();
+    for (_, list) in &new {
         for host in hostlist::expand(list).unwrap_or_default() {
-            table.append_row([list, &host])?;
+            table.append_row([*list, &host])?;
         }
     }
     table.flush()?;
-    Ok(new)
+    Ok(new.into_iter().map(|(id, _)| *id).collect())
 }
 
 /// What is told anew takes the place of what was told before.
@@ -238,25 +284,29 @@ fn replace(connection: &Connection, there: &str) -> Result<Accounted, StoreError
     Ok(Accounted { new: (kept - replaced) as u64, replaced: replaced as u64, older: older as u64 })
 }
 
-/// What was measured of these jobs stands beside their accounts from now on, not for itself.
-fn mark_measured(connection: &Connection, told: &Told) -> Result<(), StoreError> {
+/// What was measured of these jobs stands beside their accounts from now on, not for itself; says whether others are left.
+fn mark_measured(connection: &Connection, names: &[(String, Option<String>)]) -> Result<bool, StoreError> {
     let sql = "SELECT rowid, job, cluster FROM job WHERE job IS NOT NULL AND NOT is_accounted";
     let mut query = connection.prepare(sql)?;
     let mut rows = query.query([])?;
-    let names: HashMap<&str, &Accounting> =
-        told.iter().filter_map(|(_, job)| Some((job.job.as_deref()?, *job))).collect();
-    let mut found = Vec::new();
+    let mut clusters: Option<HashMap<&str, Option<&str>>> = None;
+    let (mut found, mut is_left) = (Vec::new(), false);
     while let Some(row) = rows.next()? {
         let (place, name, cluster): (i64, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        if names.get(&*name).is_some_and(|job| may_be_same(job.cluster.as_deref(), cluster.as_deref())) {
+        let clusters = clusters.get_or_insert_with(|| {
+            names.iter().map(|(name, cluster)| (&**name, cluster.as_deref())).collect()
+        });
+        if clusters.get(&*name).is_some_and(|own| may_be_same(*own, cluster.as_deref())) {
             found.push(place.to_string());
+        } else {
+            is_left = true;
         }
     }
     if !found.is_empty() {
         let sql = format!("UPDATE job SET is_accounted = true WHERE rowid IN ({})", found.join(", "));
         connection.execute_batch(&sql)?;
     }
-    Ok(())
+    Ok(is_left)
 }
 
 /// Agents learn the name of their cluster later than that of the job, and a text may leave it out.
@@ -288,20 +338,24 @@ fn nanos(time: Nanos) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::accounting::{Placed, State, Step};
+    use record::accounting::State;
 
     /// Rows are appended by the order of the table.
     #[test]
     fn rows_have_the_tables_columns() {
         let connection = Connection::open_in_memory().unwrap();
         crate::schema::migrate(&connection).unwrap();
-        let columns = |table: &str| -> usize {
-            let sql = format!("SELECT count(*) FROM pragma_table_info('{table}')");
-            connection.query_row(&sql, [], |row| row.get(0)).unwrap()
+        let columns = |table: &str| -> Vec<String> {
+            let sql = format!("SELECT name FROM pragma_table_info('{table}') ORDER BY cid");
+            let mut query = connection.prepare(&sql).unwrap();
+            query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
         };
-        assert_eq!(rows::row(1, &Accounting::default()).len(), columns("accounting"));
-        assert_eq!(rows::step_row(1, &Step::default()).len(), columns("accounting_step"));
-        assert_eq!(rows::node_row(1, &Placed::default()).len(), columns("accounting_node"));
+        let made = |batch: rows::Columns| -> Vec<String> {
+            batch.unwrap().schema().fields().iter().map(|field| field.name().clone()).collect()
+        };
+        for (table, batch) in TABLES.into_iter().zip([rows::jobs, rows::steps, rows::nodes]) {
+            assert_eq!(made(batch(&Vec::new())), columns(table));
+        }
     }
 
     #[test]

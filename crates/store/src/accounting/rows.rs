@@ -1,228 +1,291 @@
-//! A job as rows of the tables, in the order of their columns.
+//! Jobs as columns of the tables, in their order. Column by column, because a value that is appended alone takes longer to
+//! hand over than to store.
 
-use duckdb::types::Value as Sql;
-use record::accounting::{
-    Accounting, Canceller, Exit, MemoryPer, Placed, Step, TimeLimit, Tres, Usage, gpus,
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use duckdb::arrow::array::{
+    ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, UInt32Array, UInt64Array,
 };
+use duckdb::arrow::error::ArrowError;
+use record::accounting::{Accounting, Canceller, Exit, MemoryPer, TimeLimit, Tres, gpus};
 use record::bytes::Bytes;
 use record::entry::Nanos;
 use serde_json::{Map, Value};
 
-use super::nanos;
+use super::{Told, nanos};
 
-fn time(time: Option<Nanos>) -> Sql {
-    time.map_or(Sql::Null, |time| Sql::BigInt(nanos(time)))
+/// A batch of rows, or why there is none: a column of another length would be our own mistake.
+pub(super) type Columns = Result<RecordBatch, ArrowError>;
+
+/// Things of one kind, each with the id of its job, from which columns are made.
+struct Rows<'a, T>(Vec<(u64, &'a T)>);
+
+impl<'a, T> Rows<'a, T> {
+    /// The parts of all jobs.
+    fn of(told: &Told<'a>, parts: impl Fn(&'a Accounting) -> &'a [T]) -> Rows<'a, T> {
+        Rows(told.iter().flat_map(|(id, job)| parts(job).iter().map(|part| (*id, part))).collect())
+    }
+
+    fn ids(&self) -> ArrayRef {
+        Arc::new(self.0.iter().map(|(id, _)| Some(*id)).collect::<UInt64Array>())
+    }
+
+    fn text<'b>(&'b self, of: impl Fn(&'b T) -> Option<Cow<'b, str>>) -> ArrayRef {
+        Arc::new(self.0.iter().map(|(_, one)| of(one)).collect::<StringArray>())
+    }
+
+    fn word<'b>(&'b self, of: impl Fn(&'b T) -> &'b Option<String>) -> ArrayRef {
+        self.text(|one| of(one).as_deref().map(Cow::Borrowed))
+    }
+
+    /// Bytes that are no text are shown as such.
+    fn bytes<'b>(&'b self, of: impl Fn(&'b T) -> &'b Option<Bytes>) -> ArrayRef {
+        self.text(|one| {
+            let bytes = of(one).as_ref()?;
+            Some(std::str::from_utf8(bytes).map_or_else(|_| Cow::Owned(bytes.to_string()), Cow::Borrowed))
+        })
+    }
+
+    fn count(&self, of: impl Fn(&T) -> Option<u64>) -> ArrayRef {
+        Arc::new(self.0.iter().map(|(_, one)| of(one)).collect::<UInt64Array>())
+    }
+
+    fn number(&self, of: impl Fn(&T) -> Option<u32>) -> ArrayRef {
+        Arc::new(self.0.iter().map(|(_, one)| of(one)).collect::<UInt32Array>())
+    }
+
+    fn time(&self, of: impl Fn(&T) -> Option<Nanos>) -> ArrayRef {
+        Arc::new(self.0.iter().map(|(_, one)| of(one).map(nanos)).collect::<Int64Array>())
+    }
+
+    fn truth(&self, of: impl Fn(&T) -> Option<bool>) -> ArrayRef {
+        Arc::new(self.0.iter().map(|(_, one)| of(one)).collect::<BooleanArray>())
+    }
 }
 
-fn count(count: Option<u64>) -> Sql {
-    count.map_or(Sql::Null, Sql::UBigInt)
+/// In the order of the table `accounting`.
+pub(super) fn jobs(told: &Told) -> Columns {
+    let all = Rows(told.clone());
+    let mut columns = identity(&all);
+    columns.extend(course(&all));
+    columns.extend(amounts(&all));
+    columns.extend(texts(&all));
+    columns.extend(used(&all));
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
 }
 
-fn number(number: Option<u32>) -> Sql {
-    number.map_or(Sql::Null, Sql::UInt)
+type Named = Vec<(&'static str, ArrayRef)>;
+
+fn identity(all: &Rows<Accounting>) -> Named {
+    vec![
+        ("id", all.ids()),
+        ("cluster", all.word(|job| &job.cluster)),
+        ("job", all.word(|job| &job.job)),
+        ("shown", all.text(|job| Some(Cow::Borrowed(&job.shown)))),
+        ("array_job", all.count(|job| job.array_job)),
+        ("array_task", all.count(|job| job.array_task)),
+        ("array_waiting", all.word(|job| &job.array_waiting)),
+        ("het_job", all.count(|job| job.het_job)),
+        ("het_offset", all.count(|job| job.het_offset)),
+        ("sluid", all.word(|job| &job.sluid)),
+        ("user", all.word(|job| &job.user)),
+        ("uid", all.number(|job| job.uid)),
+        ("group", all.word(|job| &job.group)),
+        ("gid", all.number(|job| job.gid)),
+        ("project", all.word(|job| &job.account)),
+        ("partition", all.word(|job| &job.partition)),
+        ("qos", all.word(|job| &job.qos)),
+        ("reservation", all.word(|job| &job.reservation)),
+        ("wckey", all.word(|job| &job.wckey)),
+        ("name", all.bytes(|job| &job.name)),
+    ]
 }
 
-fn word(word: &Option<String>) -> Sql {
-    word.clone().map_or(Sql::Null, Sql::Text)
+fn course(all: &Rows<Accounting>) -> Named {
+    vec![
+        ("submit_ns", all.time(|job| job.submit)),
+        ("eligible_ns", all.time(|job| job.eligible)),
+        ("start_ns", all.time(|job| job.start)),
+        ("end_ns", all.time(|job| job.end)),
+        ("elapsed_ns", all.time(|job| job.elapsed)),
+        ("limit_ns", all.time(|job| limit(job.time_limit))),
+        ("is_unlimited", all.truth(|job| is_unlimited(job.time_limit))),
+        ("state", all.text(|job| job.state.map(|state| Cow::Borrowed(state.name())))),
+        ("also", all.text(|job| words(job.also.iter().map(|state| state.name())))),
+        ("cancelled_by", all.text(|job| job.cancelled_by.as_ref().map(canceller))),
+        ("exit_code", all.number(|job| code(job.exit))),
+        ("signal", all.number(|job| signal(job.exit))),
+        ("derived_exit_code", all.number(|job| code(job.derived_exit))),
+        ("derived_signal", all.number(|job| signal(job.derived_exit))),
+        ("reason", all.word(|job| &job.reason)),
+        ("restarts", all.count(|job| job.restarts)),
+    ]
 }
 
-/// Bytes that are no text are shown as such.
-fn text(bytes: &Option<Bytes>) -> Sql {
-    bytes.as_ref().map_or(Sql::Null, |bytes| Sql::Text(bytes.to_string()))
+fn amounts(all: &Rows<Accounting>) -> Named {
+    vec![
+        ("nodes", all.count(|job| job.nodes)),
+        ("cores", all.count(|job| job.cpus)),
+        ("requested_cores", all.count(|job| job.requested_cpus)),
+        ("tasks", all.count(|job| job.tasks)),
+        // Slurm names what there is; where it names something and no GPU, there is none.
+        ("gpus", all.count(|job| gpus(&job.allocated).or((!job.allocated.is_empty()).then_some(0)))),
+        (
+            "memory",
+            all.count(|job| job.allocated.iter().find(|tres| tres.kind == "mem").map(|tres| tres.count)),
+        ),
+        ("requested_memory", all.count(|job| job.requested_memory.map(|asked| asked.bytes))),
+        ("requested_memory_per", all.text(|job| job.requested_memory.map(|asked| memory_per(asked.per)))),
+        ("requested", all.text(|job| tres(&job.requested))),
+        ("allocated", all.text(|job| tres(&job.allocated))),
+        ("node_list", all.word(|job| &job.node_list)),
+    ]
 }
 
-fn words<'a>(words: impl Iterator<Item = &'a str>) -> Sql {
-    let joined = words.collect::<Vec<_>>().join(",");
-    if joined.is_empty() { Sql::Null } else { Sql::Text(joined) }
+fn texts(all: &Rows<Accounting>) -> Named {
+    vec![
+        ("comment", all.bytes(|job| &job.comment)),
+        ("admin_comment", all.bytes(|job| &job.admin_comment)),
+        ("system_comment", all.bytes(|job| &job.system_comment)),
+        ("extra", all.bytes(|job| &job.extra)),
+        ("submit_line", all.bytes(|job| &job.submit_line)),
+        ("work_dir", all.bytes(|job| &job.work_dir)),
+        ("stdout", all.bytes(|job| &job.stdout)),
+        ("container", all.bytes(|job| &job.container)),
+        ("constraints", all.word(|job| &job.constraints)),
+        ("licenses", all.word(|job| &job.licenses)),
+        ("flags", all.text(|job| words(job.flags.iter().map(String::as_str)))),
+        ("priority", all.count(|job| job.priority)),
+    ]
+}
+
+fn used(all: &Rows<Accounting>) -> Named {
+    vec![
+        ("total_cpu_ns", all.time(|job| job.used.total_cpu)),
+        ("user_cpu_ns", all.time(|job| job.used.user_cpu)),
+        ("system_cpu_ns", all.time(|job| job.used.system_cpu)),
+        ("max_rss", all.count(|job| job.used.max_rss)),
+        ("average_rss", all.count(|job| job.used.average_rss)),
+        ("energy_j", all.count(|job| job.used.energy)),
+        ("others", all.text(others)),
+    ]
+}
+
+/// In the order of the table `accounting_step`.
+pub(super) fn steps(told: &Told) -> Columns {
+    let all = Rows::of(told, |job| &job.steps);
+    let columns = [
+        ("id", all.ids()),
+        ("step", all.text(|step| Some(Cow::Borrowed(&step.step)))),
+        ("name", all.bytes(|step| &step.name)),
+        ("start_ns", all.time(|step| step.start)),
+        ("end_ns", all.time(|step| step.end)),
+        ("elapsed_ns", all.time(|step| step.elapsed)),
+        ("state", all.text(|step| step.state.map(|state| Cow::Borrowed(state.name())))),
+        ("exit_code", all.number(|step| code(step.exit))),
+        ("signal", all.number(|step| signal(step.exit))),
+        ("nodes", all.count(|step| step.nodes)),
+        ("cores", all.count(|step| step.cpus)),
+        ("tasks", all.count(|step| step.tasks)),
+        ("allocated", all.text(|step| tres(&step.allocated))),
+        ("node_list", all.word(|step| &step.node_list)),
+        ("submit_line", all.bytes(|step| &step.submit_line)),
+        ("container", all.bytes(|step| &step.container)),
+        ("total_cpu_ns", all.time(|step| step.used.total_cpu)),
+        ("user_cpu_ns", all.time(|step| step.used.user_cpu)),
+        ("system_cpu_ns", all.time(|step| step.used.system_cpu)),
+        ("max_rss", all.count(|step| step.used.max_rss)),
+        ("max_rss_node", all.word(|step| &step.used.max_rss_node)),
+        ("average_rss", all.count(|step| step.used.average_rss)),
+        ("energy_j", all.count(|step| step.used.energy)),
+        ("used_in", all.text(|step| tres(&step.used.in_total))),
+        ("used_out", all.text(|step| tres(&step.used.out_total))),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
+}
+
+/// In the order of the table `accounting_node`.
+pub(super) fn nodes(told: &Told) -> Columns {
+    let all = Rows::of(told, |job| &job.placed);
+    let columns = [
+        ("id", all.ids()),
+        ("host", all.text(|placed| Some(Cow::Borrowed(&placed.host)))),
+        ("cpus", all.word(|placed| &placed.cpus)),
+        ("gpus", all.text(|placed| words(placed.gpus.iter().map(String::as_str)))),
+        ("memory", all.count(|placed| placed.memory)),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
+}
+
+fn words<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Cow<'a, str>> {
+    let first = words.next()?;
+    Some(words.fold(Cow::Borrowed(first), |list, word| Cow::Owned(format!("{list},{word}"))))
 }
 
 /// As Slurm writes it: `cpu=4,gres/gpu:a100=2`. Memory is in bytes, times are in nanoseconds.
-fn tres(list: &[Tres]) -> Sql {
-    let one = |tres: &Tres| match &tres.name {
-        Some(name) => format!("{}/{name}={}", tres.kind, tres.count),
-        None => format!("{}={}", tres.kind, tres.count),
-    };
-    let all: Vec<String> = list.iter().map(one).collect();
-    words(all.iter().map(String::as_str))
+fn tres(list: &[Tres]) -> Option<Cow<'_, str>> {
+    use std::fmt::Write;
+    if list.is_empty() {
+        return None;
+    }
+    let mut text = String::new();
+    for tres in list {
+        let comma = if text.is_empty() { "" } else { "," };
+        // Writing into memory does not fail.
+        let _ = match &tres.name {
+            Some(name) => write!(text, "{comma}{}/{name}={}", tres.kind, tres.count),
+            None => write!(text, "{comma}{}={}", tres.kind, tres.count),
+        };
+    }
+    Some(Cow::Owned(text))
 }
 
-fn exit(exit: Option<Exit>) -> [Sql; 2] {
-    let exit = exit.unwrap_or_default();
-    [number(exit.code), number(exit.signal)]
+fn code(exit: Option<Exit>) -> Option<u32> {
+    exit?.code
 }
 
-/// How long it may run, and whether that is for ever.
-fn limit(limit: Option<TimeLimit>) -> [Sql; 2] {
+fn signal(exit: Option<Exit>) -> Option<u32> {
+    exit?.signal
+}
+
+fn limit(limit: Option<TimeLimit>) -> Option<Nanos> {
     match limit {
-        Some(TimeLimit::Nanos(limit)) => [time(Some(limit)), Sql::Boolean(false)],
-        Some(TimeLimit::Unlimited) => [Sql::Null, Sql::Boolean(true)],
-        Some(TimeLimit::OfPartition) | None => [Sql::Null, Sql::Null],
+        Some(TimeLimit::Nanos(limit)) => Some(limit),
+        _ => None,
     }
 }
 
-fn canceller(by: &Option<Canceller>) -> Sql {
+fn is_unlimited(limit: Option<TimeLimit>) -> Option<bool> {
+    match limit {
+        Some(TimeLimit::Nanos(_)) => Some(false),
+        Some(TimeLimit::Unlimited) => Some(true),
+        Some(TimeLimit::OfPartition) | None => None,
+    }
+}
+
+fn canceller(by: &Canceller) -> Cow<'_, str> {
     match by {
-        Some(Canceller::Uid(uid)) => Sql::Text(uid.to_string()),
-        Some(Canceller::User(user)) => Sql::Text(user.clone()),
-        None => Sql::Null,
+        Canceller::Uid(uid) => Cow::Owned(uid.to_string()),
+        Canceller::User(user) => Cow::Borrowed(user),
     }
 }
 
-fn memory_per(per: MemoryPer) -> Sql {
-    let per = match per {
+fn memory_per(per: MemoryPer) -> Cow<'static, str> {
+    Cow::Borrowed(match per {
         MemoryPer::Node => "node",
         MemoryPer::Cpu => "core",
         MemoryPer::Job => "job",
-    };
-    Sql::Text(per.to_owned())
-}
-
-fn times_of_cpu(used: &Usage) -> [Sql; 3] {
-    [used.total_cpu, used.user_cpu, used.system_cpu].map(time)
-}
-
-/// In the order of the table.
-pub(super) fn row(id: u64, job: &Accounting) -> Vec<Sql> {
-    let mut row = vec![Sql::UBigInt(id)];
-    row.extend(identity(job));
-    row.extend(course(job));
-    row.extend(amounts(job));
-    row.extend(texts(job));
-    row
-}
-
-fn identity(job: &Accounting) -> [Sql; 19] {
-    [
-        word(&job.cluster),
-        word(&job.job),
-        Sql::Text(job.shown.clone()),
-        count(job.array_job),
-        count(job.array_task),
-        word(&job.array_waiting),
-        count(job.het_job),
-        count(job.het_offset),
-        word(&job.sluid),
-        word(&job.user),
-        number(job.uid),
-        word(&job.group),
-        number(job.gid),
-        word(&job.account),
-        word(&job.partition),
-        word(&job.qos),
-        word(&job.reservation),
-        word(&job.wckey),
-        text(&job.name),
-    ]
-}
-
-fn course(job: &Accounting) -> [Sql; 16] {
-    let [limit_ns, is_unlimited] = limit(job.time_limit);
-    let [exit_code, signal] = exit(job.exit);
-    let [derived_code, derived_signal] = exit(job.derived_exit);
-    [
-        time(job.submit),
-        time(job.eligible),
-        time(job.start),
-        time(job.end),
-        time(job.elapsed),
-        limit_ns,
-        is_unlimited,
-        job.state.map_or(Sql::Null, |state| Sql::Text(state.name().to_owned())),
-        words(job.also.iter().map(|state| state.name())),
-        canceller(&job.cancelled_by),
-        exit_code,
-        signal,
-        derived_code,
-        derived_signal,
-        word(&job.reason),
-        count(job.restarts),
-    ]
-}
-
-fn amounts(job: &Accounting) -> [Sql; 11] {
-    let memory = job.allocated.iter().find(|tres| tres.kind == "mem").map(|tres| tres.count);
-    let asked = job.requested_memory;
-    [
-        count(job.nodes),
-        count(job.cpus),
-        count(job.requested_cpus),
-        count(job.tasks),
-        // Slurm names what there is; where it names something and no GPU, there is none.
-        count(gpus(&job.allocated).or((!job.allocated.is_empty()).then_some(0))),
-        count(memory),
-        count(asked.map(|asked| asked.bytes)),
-        asked.map_or(Sql::Null, |asked| memory_per(asked.per)),
-        tres(&job.requested),
-        tres(&job.allocated),
-        word(&job.node_list),
-    ]
-}
-
-fn texts(job: &Accounting) -> Vec<Sql> {
-    let mut texts: Vec<Sql> = [
-        &job.comment,
-        &job.admin_comment,
-        &job.system_comment,
-        &job.extra,
-        &job.submit_line,
-        &job.work_dir,
-        &job.stdout,
-        &job.container,
-    ]
-    .map(text)
-    .into();
-    texts.extend([word(&job.constraints), word(&job.licenses)]);
-    texts.extend([words(job.flags.iter().map(String::as_str)), count(job.priority)]);
-    texts.extend(times_of_cpu(&job.used));
-    texts.extend([job.used.max_rss, job.used.average_rss, job.used.energy].map(count));
-    texts.push(others(job));
-    texts
+    })
 }
 
 /// An object of JSON values.
-fn others(job: &Accounting) -> Sql {
+fn others(job: &Accounting) -> Option<Cow<'_, str>> {
     if job.others.is_empty() {
-        return Sql::Null;
+        return None;
     }
     let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
     let all: Map<String, Value> =
         job.others.iter().map(|other| (other.name.clone(), value(&other.value))).collect();
-    Sql::Text(Value::from(all).to_string())
-}
-
-pub(super) fn step_row(id: u64, step: &Step) -> Vec<Sql> {
-    let [exit_code, signal] = exit(step.exit);
-    let mut row = vec![
-        Sql::UBigInt(id),
-        Sql::Text(step.step.clone()),
-        text(&step.name),
-        time(step.start),
-        time(step.end),
-        time(step.elapsed),
-        step.state.map_or(Sql::Null, |state| Sql::Text(state.name().to_owned())),
-        exit_code,
-        signal,
-        count(step.nodes),
-        count(step.cpus),
-        count(step.tasks),
-        tres(&step.allocated),
-        word(&step.node_list),
-        text(&step.submit_line),
-        text(&step.container),
-    ];
-    row.extend(times_of_cpu(&step.used));
-    row.extend([count(step.used.max_rss), word(&step.used.max_rss_node)]);
-    row.extend([step.used.average_rss, step.used.energy].map(count));
-    row.extend([tres(&step.used.in_total), tres(&step.used.out_total)]);
-    row
-}
-
-pub(super) fn node_row(id: u64, placed: &Placed) -> Vec<Sql> {
-    vec![
-        Sql::UBigInt(id),
-        Sql::Text(placed.host.clone()),
-        word(&placed.cpus),
-        words(placed.gpus.iter().map(String::as_str)),
-        count(placed.memory),
-    ]
+    Some(Cow::Owned(Value::from(all).to_string()))
 }

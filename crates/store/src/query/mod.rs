@@ -24,6 +24,7 @@ use record::metric::Metric;
 use serde_json::{Map, Value, json};
 
 use crate::StoreError;
+use crate::accounting::Unaccounted;
 
 pub use environment::{Rule, Rules};
 pub use short::Per;
@@ -52,19 +53,21 @@ pub struct Filter {
 pub struct Reader {
     connection: Connection,
     site: Arc<Site>,
+    unaccounted: Arc<Unaccounted>,
 }
 
 /// The store at one moment: all queries of one question see the same.
 pub(crate) struct Snapshot<'c> {
     pub(crate) transaction: Transaction<'c>,
     pub(crate) site: &'c Site,
+    unaccounted: &'c Unaccounted,
 }
 
 type Rows = Vec<Map<String, Value>>;
 
 impl Reader {
-    pub(crate) fn new(connection: Connection, site: Arc<Site>) -> Reader {
-        Reader { connection, site }
+    pub(crate) fn new(connection: Connection, site: Arc<Site>, unaccounted: Arc<Unaccounted>) -> Reader {
+        Reader { connection, site, unaccounted }
     }
 
     pub(crate) fn ask<T>(
@@ -72,7 +75,7 @@ impl Reader {
         question: impl FnOnce(&Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let transaction = self.connection.unchecked_transaction()?;
-        let snapshot = Snapshot { transaction, site: &self.site };
+        let snapshot = Snapshot { transaction, site: &self.site, unaccounted: &self.unaccounted };
         let answer = question(&snapshot)?;
         snapshot.transaction.commit()?;
         Ok(answer)

@@ -21,6 +21,8 @@ pub struct JobColumn {
     pub unit: Unit,
     pub meaning: String,
     pub(super) sql: String,
+    /// The whole numbers it comes from, and how many make one.
+    whole: Option<(String, f64)>,
 }
 
 impl JobColumn {
@@ -32,11 +34,24 @@ impl JobColumn {
             Type::Share => Unit::PERCENT,
             _ => Unit::ONE,
         };
-        JobColumn { name: name.into(), alias: None, of, unit, meaning: meaning.into(), sql: sql.into() }
+        JobColumn {
+            name: name.into(),
+            alias: None,
+            of,
+            unit,
+            meaning: meaning.into(),
+            sql: sql.into(),
+            whole: None,
+        }
     }
 
     fn aka(self, alias: &'static str) -> JobColumn {
         JobColumn { alias: Some(alias), ..self }
+    }
+
+    /// Made of whole numbers.
+    fn of(self, sql: &str, over: f64) -> JobColumn {
+        JobColumn { whole: Some((sql.into(), over)), ..self }
     }
 
     fn labelled(self, label: &'static str) -> JobColumn {
@@ -73,7 +88,13 @@ pub static COLUMNS: LazyLock<Vec<JobColumn>> = LazyLock::new(|| {
 
 /// What conditions may name.
 pub static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
-    let column = |of: &JobColumn, name: &str| Column::new(name, of.of, &of.meaning, &of.sql).in_unit(of.unit);
+    let column = |of: &JobColumn, name: &str| {
+        let column = Column::new(name, of.of, &of.meaning, &of.sql).in_unit(of.unit);
+        match &of.whole {
+            Some((sql, over)) => column.of_whole(sql, *over),
+            None => column,
+        }
+    };
     let names = |of: &JobColumn| {
         let own = (of.alias != Some("ended")).then(|| of.name.clone());
         own.into_iter().chain(of.alias.map(str::to_owned)).collect::<Vec<_>>()
@@ -123,8 +144,14 @@ pub const USUAL: [&str; 25] = [
 /// What the batch system says.
 fn accounted() -> Vec<JobColumn> {
     use Type::{Boolean, Bytes, Duration, Number, Share, Text, Time};
-    let new = JobColumn::new;
-    let seconds = |name, meaning, ns: &str| new(name, Duration, meaning, &format!("({ns}) / 1e9"));
+    // The numbers in the table are whole.
+    let new = |name: &str, of: Type, meaning: &str, sql: &str| {
+        let column = JobColumn::new(name, of, meaning, sql);
+        let is_plain = matches!(of, Number | Bytes) && !sql.contains(' ');
+        if is_plain { column.of(sql, 1.0) } else { column }
+    };
+    let seconds =
+        |name, meaning, ns: &str| new(name, Duration, meaning, &format!("({ns}) / 1e9")).of(ns, 1e9);
     let hours =
         |name, meaning, of: &str| new(name, Number, meaning, &format!("c.elapsed_ns * {of} / 3.6e12"));
     vec![

@@ -35,15 +35,15 @@ pub struct Page {
     pub limit: Option<u64>,
 }
 
-/// Jobs as their batch system accounts for them, and those that were measured and that nobody accounts for.
-const JOBS: &str = "(SELECT rowid AS place, true AS is_accounted, * FROM accounting \
+/// Jobs as their batch system accounts for them.
+const ACCOUNTED: &str = "(SELECT rowid AS place, true AS is_accounted, * FROM accounting) c";
+/// Jobs that were measured and that nobody accounts for, with the same columns.
+const UNACCOUNTED: &str = "(SELECT * FROM (SELECT rowid AS place, true AS is_accounted, * FROM accounting LIMIT 0) \
     UNION ALL BY NAME SELECT rowid AS place, false AS is_accounted, cluster, job, job AS shown, \"user\", start_ns, end_ns, \
       end_ns - start_ns AS elapsed_ns, CASE state WHEN 'running' THEN 'RUNNING' END AS state, \
       nodes::UBIGINT AS nodes, reserved_cpus::UBIGINT AS cores, reserved_gpus::UBIGINT AS gpus, \
       reserved_memory::UBIGINT AS memory \
     FROM job WHERE job IS NOT NULL AND NOT is_accounted) c";
-/// The same where there are only accounts: then it is one table, and asked like one.
-const ACCOUNTED: &str = "(SELECT rowid AS place, true AS is_accounted, * FROM accounting) c";
 
 /// What was measured in a job's time: a number that is given again is another job's.
 const MEASURED: &str = "LEFT JOIN job j ON j.job = c.job \
@@ -68,29 +68,30 @@ impl Reader {
 }
 
 impl Snapshot<'_> {
+    /// Each table is asked for its own first rows: of one table the database reads only what it needs for them.
     fn jobs(&self, which: &Which, page: &Page) -> Result<Rows, StoreError> {
         let conditions = which.conditions();
-        let order = order(page);
-        let keys = [page.sort].into_iter().any(JobColumn::is_measured) || which.is_measured();
-        let select: Vec<&str> = page.columns.iter().map(|column| column.sql.as_str()).collect();
-        let is_joined = keys || page.columns.iter().any(|column| column.is_measured());
-        let Some(limit) = page.limit else {
-            let from = self.from(is_joined)?;
-            let sql = format!("SELECT {} FROM {from} {} {order}", select.join(", "), conditions.sql());
-            return self.job_rows(&sql, &conditions.values, page);
+        let is_joined =
+            which.is_measured() || page.columns.iter().chain([&page.sort]).any(|column| column.is_measured());
+        let named = page.columns.iter().enumerate().map(|(at, column)| format!("{} AS v{at}", column.sql));
+        let select = format!(
+            "{}, {} AS sorted, c.is_accounted, c.place",
+            named.collect::<Vec<_>>().join(", "),
+            page.sort.sql
+        );
+        let sources = self.sources();
+        let of_source = |jobs: &&'static str| {
+            format!("(SELECT {select} FROM {} {} {})", from(jobs, is_joined), conditions.sql(), order(page))
         };
-        // Which ones first, by the columns that decide it, then all columns of these: reading all of all is what takes time.
-        let from = self.from(keys)?;
-        let found =
-            format!("SELECT c.is_accounted, c.place FROM {from} {} {order} LIMIT {limit}", conditions.sql());
-        let found = self.rows(&found, &conditions.values, |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let from = self.from(is_joined)?;
-        let sql = format!("SELECT {} FROM {from} WHERE {} {order}", select.join(", "), these(&found));
-        self.job_rows(&sql, &[], page)
-    }
-
-    fn job_rows(&self, sql: &str, values: &[Sql], page: &Page) -> Result<Rows, StoreError> {
-        self.rows(sql, values, |row| {
+        let sql = match sources {
+            [only] => of_source(only),
+            all => {
+                let each: Vec<String> = all.iter().map(of_source).collect();
+                format!("SELECT * FROM ({}) {}", each.join(" UNION ALL "), order(page))
+            }
+        };
+        let values: Vec<Sql> = sources.iter().flat_map(|_| conditions.values.clone()).collect();
+        self.rows(&sql, &values, |row| {
             let mut made = Map::new();
             for (at, column) in page.columns.iter().enumerate() {
                 made.insert(column.name.clone(), value(column, row.get(at)?));
@@ -101,36 +102,31 @@ impl Snapshot<'_> {
 
     fn count_jobs(&self, which: &Which) -> Result<u64, StoreError> {
         let conditions = which.conditions();
-        let sql = format!("SELECT count(*) FROM {} {}", self.from(which.is_measured())?, conditions.sql());
-        let counted = self.rows(&sql, &conditions.values, |row| row.get(0))?;
-        Ok(counted.first().copied().unwrap_or(0))
+        let mut count = 0;
+        for jobs in self.sources() {
+            let sql =
+                format!("SELECT count(*) FROM {} {}", from(jobs, which.is_measured()), conditions.sql());
+            count += self.rows(&sql, &conditions.values, |row| row.get::<_, u64>(0))?.iter().sum::<u64>();
+        }
+        Ok(count)
     }
 
-    fn from(&self, is_joined: bool) -> Result<String, StoreError> {
-        let sql = "SELECT EXISTS (SELECT 1 FROM job WHERE job IS NOT NULL AND NOT is_accounted)";
-        let is_more = self.rows(sql, &[], |row| row.get::<_, bool>(0))?.contains(&true);
-        let jobs = if is_more { JOBS } else { ACCOUNTED };
-        Ok(if is_joined { format!("{jobs} {MEASURED}") } else { jobs.to_owned() })
+    /// Where jobs are.
+    fn sources(&self) -> &'static [&'static str] {
+        if self.unaccounted.there_are() { &[ACCOUNTED, UNACCOUNTED] } else { &[ACCOUNTED] }
     }
 }
 
-/// Newest first unless asked otherwise; what is not known is last. The second word decides between equals, so that two
+fn from(jobs: &str, is_joined: bool) -> String {
+    if is_joined { format!("{jobs} {MEASURED}") } else { jobs.to_owned() }
+}
+
+/// The first rows: newest unless asked otherwise; what is not known is last. The later words decide between equals, so that two
 /// questions have one answer.
 fn order(page: &Page) -> String {
     let way = if page.is_ascending { "ASC" } else { "DESC" };
-    format!("ORDER BY {} {way} NULLS LAST, c.is_accounted, c.place {way}", page.sort.sql)
-}
-
-/// The rows that were found, by table.
-fn these(found: &[(bool, i64)]) -> String {
-    let of = |is_accounted: bool| {
-        let places = found.iter().filter(|(own, _)| *own == is_accounted);
-        let places: Vec<String> = places.map(|(_, place)| place.to_string()).collect();
-        (!places.is_empty())
-            .then(|| format!("(c.is_accounted = {is_accounted} AND c.place IN ({}))", places.join(", ")))
-    };
-    let both: Vec<String> = [true, false].into_iter().filter_map(of).collect();
-    if both.is_empty() { "false".into() } else { both.join(" OR ") }
+    let limit = page.limit.map_or(String::new(), |limit| format!("LIMIT {limit}"));
+    format!("ORDER BY sorted {way} NULLS LAST, is_accounted, place {way} {limit}")
 }
 
 impl Which {

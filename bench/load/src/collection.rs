@@ -1,0 +1,292 @@
+//! The whole collection of jobs: sacct's lines from a file to committed rows, beside DuckDB's own reader of such files; and the
+//! list of jobs over ten times as many and more, beside the bare queries.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use duckdb::Connection;
+
+use crate::answers::{Question, bare, connect, median};
+use crate::server::{Server, peak_mb};
+
+/// How much is imported and asked.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Lines of sacct in the file
+    #[arg(long, default_value_t = 1_000_000)]
+    lines: u64,
+    /// Jobs in the list that is asked
+    #[arg(long, default_value_t = 10_000_000)]
+    jobs: u64,
+    /// How often the file is imported, and read by DuckDB
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// How often each question is asked
+    #[arg(long, default_value_t = 7)]
+    times: usize,
+}
+
+/// Memory that the server's database may take, in MB.
+const MEMORY: &str = "256";
+/// What must hold.
+const IMPORT_MOST: f64 = 4.0;
+const ANSWER_MOST: f64 = 1.5;
+const MEMORY_MOST_MB: u64 = 500;
+
+const FIELDS: &str = "JobID|JobIDRaw|Cluster|Partition|QOS|Account|Group|GID|User|UID|Submit|Eligible|Start|End|Elapsed|ExitCode|\
+    State|NNodes|NCPUS|ReqCPUS|ReqMem|ReqTRES|AllocTRES|Timelimit|NodeList|JobName";
+
+pub fn measure(arguments: &Arguments) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("sacct.txt");
+    generate(&file, arguments.lines)?;
+    let data = dir.path().join("data");
+    let import = import(&file, &data, arguments)?;
+    copy(&data, arguments)?;
+    let list = list(&data, arguments)?;
+    ensure!(import && list, "a target was missed");
+    Ok(())
+}
+
+/// Numbers that look like chance and are the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.roll(of.len() as u64) as usize]
+    }
+}
+
+/// A day is a bit more than a thousand jobs; most run for minutes, some for days.
+fn generate(path: &Path, lines: u64) -> Result<()> {
+    let mut out = BufWriter::new(File::create(path)?);
+    let mut dice = Dice(7);
+    let mut now = 1_700_000_000;
+    writeln!(out, "{FIELDS}")?;
+    for id in 1..=lines {
+        now += dice.roll(150);
+        writeln!(out, "{}", line(&mut dice, id, now))?;
+    }
+    Ok(out.flush()?)
+}
+
+fn line(dice: &mut Dice, id: u64, submit: u64) -> String {
+    let (user, wait) = (dice.roll(400), dice.roll(20_000));
+    let longest = 1 << (6 + dice.roll(12));
+    let elapsed = dice.roll(longest);
+    let nodes = [1, 1, 1, 1, 2, 4, 8][dice.roll(7) as usize];
+    let cores = nodes * [1, 8, 64, 128][dice.roll(4) as usize];
+    let first = 1 + dice.roll(3000 - nodes);
+    let list =
+        if nodes == 1 { format!("n{first:04}") } else { format!("n[{first:04}-{:04}]", first + nodes - 1) };
+    let gpus = if dice.roll(4) == 0 { format!(",gres/gpu={}", 4 * nodes) } else { String::new() };
+    let state = dice.pick(&[
+        "COMPLETED",
+        "COMPLETED",
+        "COMPLETED",
+        "COMPLETED",
+        "FAILED",
+        "TIMEOUT",
+        "CANCELLED by 1001",
+    ]);
+    let tres = |gpus: &str| format!("billing={cores},cpu={cores}{gpus},mem={}G,node={nodes}", 2 * cores);
+    let at = |seconds: u64| store::time::text(seconds as i64 * 1_000_000_000)[..19].to_owned();
+    format!(
+        "{id}|{id}|tiny|{partition}|normal|proj{project:02}|proj{project:02}|{gid}|user{user:03}|{uid}|{submit}|{submit}|{start}|{end}|\
+         {days}-{hours:02}:{minutes:02}:{seconds:02}|{exit}:0|{state}|{nodes}|{cores}|{cores}|{memory}G|{requested}|{allocated}|1-00:00:00|{list}|\
+         {name}_{number}",
+        partition = dice.pick(&["cpu", "gpu", "long"]),
+        project = user % 40,
+        gid = 5000 + user % 40,
+        uid = 1000 + user,
+        submit = at(submit),
+        start = at(submit + wait),
+        end = at(submit + wait + elapsed),
+        days = elapsed / 86_400,
+        hours = elapsed / 3600 % 24,
+        minutes = elapsed / 60 % 60,
+        seconds = elapsed % 60,
+        exit = u8::from(state == "FAILED"),
+        memory = 2 * cores,
+        requested = tres(""),
+        allocated = tres(&gpus),
+        name = dice.pick(&["gmx_mdrun", "vasp_std", "train.sh", "run.sh", "lammps", "post", "a.out", "cp2k"]),
+        number = dice.roll(5000),
+    )
+}
+
+/// Imports the file beside the floor, in turns; whether that was fast enough and took little enough.
+#[expect(clippy::print_stdout, reason = "the result")]
+fn import(file: &Path, data: &Path, arguments: &Arguments) -> Result<bool> {
+    let (mut floors, mut imports, mut peak, mut own) = (Vec::new(), Vec::new(), 0, 0);
+    for _ in 0..arguments.rounds {
+        floors.push(floor(file)?);
+        let _ = std::fs::remove_dir_all(data);
+        std::fs::create_dir_all(data)?;
+        let server = Server::start_with(data, &["--memory", MEMORY])?;
+        let (seconds, megabytes) = bring(file, data, &server)?;
+        imports.push(seconds);
+        (peak, own) = (peak.max(server.peak_mb()), own.max(megabytes));
+    }
+    let ratio = middle(&mut imports) / middle(&mut floors);
+    println!(
+        "{} lines of sacct from file to committed rows, {} rounds in turns, median",
+        arguments.lines, arguments.rounds
+    );
+    println!("DuckDB's own reader, one table {:>8.2} s", middle(&mut floors));
+    println!(
+        "jobglass import slurm          {:>8.2} s   {ratio:.2} times (at most {IMPORT_MOST})",
+        middle(&mut imports)
+    );
+    println!(
+        "memory at most: server {peak} MB (with --memory {MEMORY}), importer {own} MB (each under {MEMORY_MOST_MB})"
+    );
+    Ok(ratio <= IMPORT_MOST && peak.max(own) < MEMORY_MOST_MB)
+}
+
+/// What DuckDB's reader takes, until the rows are in the file.
+fn floor(file: &Path) -> Result<f64> {
+    let dir = tempfile::tempdir()?;
+    let connection = connect(dir.path())?;
+    let began = Instant::now();
+    connection.execute_batch(&format!(
+        "CREATE TABLE t AS SELECT * FROM read_csv('{}', delim = '|', header = true)",
+        file.display()
+    ))?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// Seconds, and the most memory of the importer in MB.
+fn bring(file: &Path, data: &Path, server: &Server) -> Result<(f64, u64)> {
+    let mut command = Command::new("target/release/jobglass");
+    command.args(["import", "slurm", "--time-zone", "UTC", "--file"]).arg(file);
+    command.env("JOBGLASS_SERVER", format!("http://127.0.0.1:{}", server.port));
+    command.env("JOBGLASS_TOKEN_FILE", data.join("admin.token"));
+    let began = Instant::now();
+    let mut child =
+        command.stderr(Stdio::null()).spawn().context("cannot start jobglass: run `make build`")?;
+    let mut peak = 0;
+    let status = loop {
+        peak = peak.max(peak_mb(child.id()));
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    };
+    ensure!(status.success(), "the import failed");
+    Ok((began.elapsed().as_secs_f64(), peak))
+}
+
+fn middle(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The other jobs are copies of the imported ones at later times.
+fn copy(data: &Path, arguments: &Arguments) -> Result<()> {
+    let connection = connect(data)?;
+    let span: i64 =
+        connection
+            .query_row("SELECT max(submit_ns) - min(submit_ns) FROM accounting", [], |row| row.get(0))?;
+    connection.execute_batch("CREATE TEMP TABLE original AS SELECT * FROM accounting")?;
+    for copy in 1..arguments.jobs / arguments.lines {
+        let (later, jobs) = (copy as i64 * span, copy * arguments.lines);
+        let times = ["submit_ns", "eligible_ns", "start_ns", "end_ns"]
+            .map(|name| format!("{name} + {later} AS {name}"));
+        connection.execute_batch(&format!(
+            "INSERT INTO accounting SELECT * REPLACE (hash(id + {copy}) AS id, (job::BIGINT + {jobs})::VARCHAR AS job, \
+             (shown::BIGINT + {jobs})::VARCHAR AS shown, {}) FROM original",
+            times.join(", ")
+        ))?;
+    }
+    Ok(connection.execute_batch("CHECKPOINT")?)
+}
+
+#[expect(clippy::print_stdout, reason = "the result")]
+fn list(data: &Path, arguments: &Arguments) -> Result<bool> {
+    let connection = connect(data)?;
+    let jobs: u64 = connection.query_row("SELECT count(*) FROM accounting", [], |row| row.get(0))?;
+    let columns: u64 =
+        connection.query_row("SELECT count(*) FROM pragma_table_info('accounting')", [], |row| row.get(0))?;
+    let questions = questions(&connection)?;
+    drop(connection);
+    let before = bare(data, &questions, arguments.times)?;
+    let server = Server::start(data)?;
+    let token = server.token("admin")?;
+    let mut answers = Vec::new();
+    for question in &questions {
+        answers.push(median(arguments.times, || Ok(server.get(&question.target, &token)?.len()))?);
+    }
+    drop(server);
+    let after = bare(data, &questions, arguments.times)?;
+    println!("\n{jobs} jobs with {columns} columns; each question {} times, median", arguments.times);
+    println!("{:<34} {:>12} {:>12} {:>7}", "", "bare query", "answer", "ratio");
+    let mut is_met = true;
+    for (at, question) in questions.iter().enumerate() {
+        let (bare, answer) = ((before[at].0 + after[at].0) / 2.0, answers[at].0);
+        println!("{:<34} {bare:>9.1} ms {answer:>9.1} ms {:>7.2}", question.name, answer / bare);
+        is_met &= answer <= ANSWER_MOST * bare;
+    }
+    println!("(at most {ANSWER_MOST})");
+    Ok(is_met)
+}
+
+/// What the list shows of a job, for the bare queries.
+const SHOWN: &str = "cluster, job, shown, \"user\", project, partition, qos, state, submit_ns, start_ns, end_ns, nodes, node_list, \
+    cores, gpus, memory, elapsed_ns / 1e9, (start_ns - submit_ns) / 1e9, limit_ns / 1e9, elapsed_ns * cores / 3.6e12, \
+    elapsed_ns * nodes / 3.6e12, elapsed_ns * gpus / 3.6e12, exit_code, signal, name";
+
+/// First pages and counts, for conditions that find few and many.
+fn questions(connection: &Connection) -> Result<Vec<Question>> {
+    let middle: i64 = connection.query_row(
+        "SELECT submit_ns FROM accounting WHERE rowid = (SELECT count(*) // 2 FROM accounting)",
+        [],
+        |row| row.get(0),
+    )?;
+    let since = store::time::text(middle);
+    let conditions = [
+        ("all", String::new(), "true".to_owned()),
+        (
+            "a user's long ones",
+            "&where=user%3D%27user007%27%20and%20elapsed%3E2h".to_owned(),
+            "\"user\" = 'user007' AND elapsed_ns > 7200000000000".to_owned(),
+        ),
+        (
+            "failed with GPUs",
+            "&where=state%3D%27FAILED%27%20and%20gpus%3E0".to_owned(),
+            "state = 'FAILED' AND gpus > 0".to_owned(),
+        ),
+        (
+            "the later half, by name",
+            format!("&since={since}&where=name%20like%20%27train%25%27"),
+            format!("(end_ns >= {middle} OR end_ns IS NULL) AND name LIKE 'train%'"),
+        ),
+    ];
+    let mut questions = Vec::new();
+    for (name, parameters, sql) in conditions {
+        questions.push(Question {
+            name: format!("first page, {name}"),
+            target: format!("/api/v1/jobs?limit=100{parameters}"),
+            bare: vec![format!(
+                "SELECT {SHOWN} FROM accounting WHERE {sql} ORDER BY submit_ns DESC LIMIT 101"
+            )],
+            most_ms: None,
+        });
+        questions.push(Question {
+            name: format!("count, {name}"),
+            target: format!("/api/v1/jobs?count=true{parameters}"),
+            bare: vec![format!("SELECT count(*) FROM accounting WHERE {sql}")],
+            most_ms: None,
+        });
+    }
+    Ok(questions)
+}
