@@ -80,6 +80,9 @@ pub struct Job {
     pub number: String,
     #[n(2)]
     pub submit: Option<Nanos>,
+    /// Where nobody knows when it was submitted.
+    #[n(3)]
+    pub start: Option<Nanos>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Encode, Decode)]
@@ -117,7 +120,7 @@ mod tests {
 
     #[test]
     fn measures_survive_the_way() {
-        let job = Job { cluster: Some("a".into()), number: "7".into(), submit: None };
+        let job = Job { cluster: Some("a".into()), number: "7".into(), submit: None, start: Some(3) };
         let series = Series {
             host: "n1".into(),
             metric: Name::Ours("node_load".into()),

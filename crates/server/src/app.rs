@@ -17,6 +17,7 @@ use crate::error::ApiError;
 use crate::ingest::{self, IngestLimits};
 use crate::job_rates::JobRates;
 use crate::jobs;
+use crate::measure;
 use crate::metrics::Metrics;
 use crate::rate::Rates;
 use crate::read::{self, Readers};
@@ -66,6 +67,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/ingest", post(ingest::ingest))
         .route("/api/v1/wishes", get(wishes::wishes))
         .route("/api/v1/accounting", post(account::account))
+        .route("/api/v1/measures", post(measure::measure))
         .route("/api/v1/processes", get(read::processes))
         .route("/api/v1/top", get(read::top))
         .route("/api/v1/nodes", get(read::nodes))

@@ -9,7 +9,7 @@ use condition::Condition;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::jobs::{CATALOGUE, COLUMNS, JobColumn, JobsBy, Page, USUAL, Which, column};
+use store::jobs::{Columns, FIXED, JobColumn, JobsBy, Page, USUAL, Which};
 use utoipa::IntoParams;
 
 use crate::app::App;
@@ -58,32 +58,48 @@ pub async fn jobs(
     query: Asked<Jobs>,
 ) -> Result<Json<Value>, ApiError> {
     let asked = asked(query)?;
-    let which = asked.which()?;
+    let Question { which, page } = match asked.question(&FIXED) {
+        Ok(question) => question,
+        // It may be about something that only another system measures.
+        Err(_) => asked.question(&ask(&app, |reader| reader.job_columns()).await?)?,
+    };
     if asked.count {
         let count = ask(&app, move |reader| reader.count_jobs(&which)).await?;
         return Ok(Json(json!({"count": count})));
     }
-    let limit = match asked.limit.unwrap_or(LIMIT) {
-        0 => None,
-        limit => Some(limit),
-    };
+    let limit = asked.limit();
     let mut rows = match asked.group_by()? {
         Some(by) => ask(&app, move |reader| reader.group_jobs(&which, by)).await?,
-        None => {
-            let page = asked.page(limit)?;
-            ask(&app, move |reader| reader.jobs(&which, &page)).await?
-        }
+        None => ask(&app, move |reader| reader.jobs(&which, &page)).await?,
     };
     let more = limit.is_some_and(|limit| rows.len() as u64 > limit);
     limit.inspect(|limit| rows.truncate(usize::try_from(*limit).unwrap_or(usize::MAX)));
     Ok(Json(json!({"rows": rows, "more": more})))
 }
 
+/// Which jobs, and what of them.
+struct Question {
+    which: Which,
+    page: Page,
+}
+
 impl Jobs {
-    fn which(&self) -> Result<Which, ApiError> {
+    fn question(&self, columns: &Columns) -> Result<Question, ApiError> {
+        Ok(Question { which: self.which(columns)?, page: self.page(columns)? })
+    }
+
+    fn limit(&self) -> Option<u64> {
+        match self.limit.unwrap_or(LIMIT) {
+            0 => None,
+            limit => Some(limit),
+        }
+    }
+
+    fn which(&self, columns: &Columns) -> Result<Which, ApiError> {
         let condition = |text: &String| {
             check_text(text)?;
-            Condition::parse(text, &CATALOGUE).map_err(|error| ApiError::BadRequest(error.to_string()))
+            Condition::parse(text, &columns.catalogue)
+                .map_err(|error| ApiError::BadRequest(error.to_string()))
         };
         self.node.as_deref().map_or(Ok(()), check_text)?;
         Ok(Which {
@@ -98,18 +114,22 @@ impl Jobs {
         })
     }
 
-    fn page(&self, limit: Option<u64>) -> Result<Page, ApiError> {
-        let sort = self.sort.as_deref().unwrap_or("-submit");
-        let columns = match &self.columns {
-            Some(names) => names.split(',').map(|name| named(name.trim())).collect::<Result<_, _>>()?,
-            None => USUAL.iter().filter_map(|name| column(name)).collect(),
+    fn page(&self, columns: &Columns) -> Result<Page, ApiError> {
+        let named = |name: &str| {
+            columns.named(name).cloned().ok_or_else(|| {
+                ApiError::BadRequest(format!("jobs have no column `{name}`: see jobglass jobs --fmt help"))
+            })
         };
+        let sort = self.sort.as_deref().unwrap_or("-submit");
         Ok(Page {
-            columns,
+            columns: match &self.columns {
+                Some(names) => names.split(',').map(|name| named(name.trim())).collect::<Result<_, _>>()?,
+                None => USUAL.iter().map(|name| named(name)).collect::<Result<_, _>>()?,
+            },
             sort: named(sort.trim_start_matches('-'))?,
             is_ascending: !sort.starts_with('-'),
             // One more, to know whether there are more.
-            limit: limit.map(|limit| limit.saturating_add(1)),
+            limit: self.limit().map(|limit| limit.saturating_add(1)),
         })
     }
 
@@ -126,20 +146,15 @@ impl Jobs {
     }
 }
 
-fn named(name: &str) -> Result<&'static JobColumn, ApiError> {
-    column(name).ok_or_else(|| {
-        ApiError::BadRequest(format!("jobs have no column `{name}`: see jobglass jobs --fmt help"))
-    })
-}
-
 /// The columns that jobs have, with their units and meanings.
 #[utoipa::path(get, path = "/api/v1/jobs/columns", security(("token" = [])),
     responses((status = 200, body = Object), (status = 401), (status = 403)))]
-pub async fn columns(_: Admin) -> Json<Value> {
-    let row = |column: &JobColumn| {
+pub async fn columns(_: Admin, State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    let columns = ask(&app, |reader| reader.job_columns()).await?;
+    let row = |column: &Arc<JobColumn>| {
         let condition = column.alias.unwrap_or(&column.name);
         let usual = USUAL.contains(&&*column.name);
         json!({"column": column.name, "in_conditions": condition, "unit": column.unit(), "usual": usual, "meaning": column.meaning})
     };
-    Json(json!({"rows": COLUMNS.iter().map(row).collect::<Vec<_>>(), "more": false}))
+    Ok(Json(json!({"rows": columns.all.iter().map(row).collect::<Vec<_>>(), "more": false})))
 }

@@ -17,6 +17,7 @@ pub mod ingest;
 pub mod job_rates;
 pub mod jobs;
 pub mod keep;
+pub mod measure;
 pub mod metrics;
 pub mod rate;
 pub mod read;

@@ -424,14 +424,29 @@ pub async fn series(
     query: Asked<OfNode>,
 ) -> Result<Json<Rows>, ApiError> {
     let Path((id, name)) = path.map_err(|error| ApiError::BadRequest(error.body_text()))?;
-    let metric = metric::by_name(&name).ok_or_else(|| {
-        let known: Vec<&str> = metric::METRICS.iter().map(|metric| metric.name).collect();
-        ApiError::BadRequest(format!("no metric `{name}`; there are: {}", known.join(", ")))
-    })?;
+    check_text(&name)?;
     let OfNode { cluster, host } = asked(query)?;
     let (filter, _) = Which { cluster, host, job: Some(id), ..Which::default() }.filter()?;
     let now = now_ns();
-    Ok(Rows::new(ask(&app, move |reader| reader.series(&filter, metric, now)).await?, u64::MAX))
+    let metric = metric::by_name(&name);
+    let rows = ask(&app, move |reader| {
+        let own = metric.map_or(Ok(Vec::new()), |metric| reader.series(&filter, metric, now))?;
+        // Whoever has monitoring of his own may have no agent.
+        if own.is_empty() {
+            reader.measure_series(&filter, &name).map(|rows| (rows, name))
+        } else {
+            Ok((own, name))
+        }
+    });
+    let (rows, name) = rows.await?;
+    if rows.is_empty() && metric.is_none() {
+        let known: Vec<&str> = metric::METRICS.iter().map(|metric| metric.name).collect();
+        return Err(ApiError::BadRequest(format!(
+            "no metric `{name}`, and no other system measured it of this job; there are: {}",
+            known.join(", ")
+        )));
+    }
+    Ok(Rows::new(rows, u64::MAX))
 }
 
 /// Hours or days.
@@ -491,7 +506,7 @@ pub async fn short_jobs(
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, crate::account::account, crate::jobs::jobs, crate::jobs::columns, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules,
+    paths(crate::ingest::ingest, crate::account::account, crate::measure::measure, crate::jobs::jobs, crate::jobs::columns, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules,
         crate::wishes::rate, crate::wishes::set_rate, crate::wishes::remove_rate, crate::wishes::wishes),
     components(schemas(Rows, Checked, crate::wishes::NewRate)),
     modifiers(&Tokens)

@@ -58,9 +58,13 @@ impl Summaries {
 fn turn(reader: &Reader, committer: &Committer) -> Result<Result<usize, StoreError>, NotStored> {
     committer.check_disk()?;
     let now = i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
+    let bound = match bind(reader, committer, now)? {
+        Ok(bound) => bound,
+        Err(error) => return Ok(Err(error)),
+    };
     let due = committer.perform(move |writer| writer.due(now))?;
     if due.is_empty() {
-        return Ok(Ok(0));
+        return Ok(Ok(bound));
     }
     let (jobs, again) = (due.len(), now.saturating_add(AFTER_ERROR_NS));
     match reader.summarise(&due, now) {
@@ -69,6 +73,20 @@ fn turn(reader: &Reader, committer: &Committer) -> Result<Result<usize, StoreErr
             committer.perform(move |writer| writer.give_back(due, again))?;
             Ok(Err(error))
         }
+    }
+}
+
+/// Binds jobs to what other systems measured on their nodes; says how many. What fails is tried again when the job is told again, or
+/// the server starts.
+fn bind(reader: &Reader, committer: &Committer, now: i64) -> Result<Result<usize, StoreError>, NotStored> {
+    let due = committer.perform(move |writer| writer.due_measures(now))?;
+    if due.is_empty() {
+        return Ok(Ok(0));
+    }
+    let jobs = due.len();
+    match reader.bind(&due) {
+        Ok(bound) => Ok(committer.perform(move |writer| writer.keep_bound(&bound, now))?.map(|()| jobs)),
+        Err(error) => Ok(Err(error)),
     }
 }
 

@@ -14,9 +14,9 @@ use record::entry::{EndedBy, File, GapReason, JobFrom, WithoutGuest};
 use crate::StoreError;
 use crate::accounting::Unaccounted;
 use crate::due::{self, Heard, Pending};
-use crate::job_rows;
 use crate::received::Received;
 use crate::samples::Samples;
+use crate::{job_rows, measures};
 
 /// What became of one batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct Writer {
     /// Hashes of the lists of nodes that are kept.
     pub(crate) node_lists: HashSet<u64>,
     pub(crate) unaccounted: Arc<Unaccounted>,
+    /// Jobs that are to be bound to what others measured.
+    pub(crate) measured: measures::Pending,
 }
 
 /// A stream, and what has come of it.
@@ -76,9 +78,11 @@ impl Writer {
             job_order: Vec::new(),
             node_lists: HashSet::new(),
             unaccounted,
+            measured: measures::Pending::default(),
         };
         writer.job_order = job_rows::order(&writer.connection)?;
         writer.load_accounting()?;
+        writer.measured.load(&writer.connection, now_ns())?;
         writer.load_streams()?;
         writer.merge_received()?;
         writer.load_shared(0)?;
@@ -500,7 +504,7 @@ impl<'c> Tables<'c> {
     }
 }
 
-fn now_ns() -> i64 {
+pub(crate) fn now_ns() -> i64 {
     i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX)
 }
 

@@ -104,7 +104,8 @@ impl Error {
 /// A job as its records are found again.
 fn reference(job: &Accounting) -> Job {
     let number = job.job.clone().unwrap_or_else(|| job.shown.clone());
-    Job { cluster: job.cluster.clone(), number, submit: job.submit }
+    let start = job.start.filter(|_| job.submit.is_none());
+    Job { cluster: job.cluster.clone(), number, submit: job.submit, start }
 }
 
 /// What was kept under a name.

@@ -12,7 +12,7 @@ use record::entry::Nanos;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::StoreError;
-use crate::write::Writer;
+use crate::write::{Writer, now_ns};
 
 /// What became of jobs that were told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -95,6 +95,8 @@ pub struct Accounts {
     /// Which rows of the table may be of these jobs: one of years is not looked through for each batch.
     there: String,
     node_lists: HashMap<u64, String>,
+    /// Start and end of each.
+    times: Vec<(Option<i64>, Option<i64>)>,
     /// Number and cluster.
     names: Vec<(String, Option<String>)>,
     /// Words about jobs of which a later one is among them.
@@ -114,6 +116,7 @@ impl Accounts {
             rows: [rows(rows::jobs(&told))?, rows(rows::steps(&told))?, rows(rows::nodes(&told))?],
             there: there(told.iter().map(|(_, job)| *job)),
             node_lists: lists.map(|list| (xxh3_64(list.as_bytes()), list.to_owned())).collect(),
+            times: told.iter().map(|(_, job)| (job.start.map(nanos), job.end.map(nanos))).collect(),
             names: names.collect(),
             older,
         })
@@ -140,6 +143,9 @@ impl Writer {
             self.unaccounted.say_there_are_none();
         }
         self.node_lists.extend(lists);
+        for (id, (start, end)) in accounts.ids.iter().zip(&accounts.times) {
+            self.measured.told(*id, *start, *end, now_ns());
+        }
         Ok(Accounted { older: accounted.older + accounts.older, ..accounted })
     }
 
@@ -180,13 +186,18 @@ fn last_words(jobs: &[Accounting]) -> (Told<'_>, u64) {
 
 /// The name of a job for good: neither its state nor its times change it.
 fn id(job: &Accounting) -> u64 {
-    let mut hash = Xxh3::new();
     let number = job.job.as_deref().unwrap_or(&job.shown);
-    for part in [job.cluster.as_deref().unwrap_or_default(), number] {
+    id_of(job.cluster.as_deref(), number, job.submit.or(job.start))
+}
+
+/// By cluster, number and the time of its submission; by that of its start where nobody knows that.
+pub(crate) fn id_of(cluster: Option<&str>, number: &str, at: Option<Nanos>) -> u64 {
+    let mut hash = Xxh3::new();
+    for part in [cluster.unwrap_or_default(), number] {
         hash.update(part.as_bytes());
         hash.update(&[0]);
     }
-    hash.update(&job.submit.unwrap_or_default().to_le_bytes());
+    hash.update(&at.unwrap_or_default().to_le_bytes());
     hash.digest()
 }
 

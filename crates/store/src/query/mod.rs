@@ -5,6 +5,7 @@ pub mod environment;
 pub(crate) mod hosts;
 mod job;
 pub mod jobs;
+mod measures;
 mod nodes;
 mod on_node;
 mod processes;
@@ -92,12 +93,15 @@ impl Reader {
         self.ask(|snapshot| {
             let resources = snapshot.resources(filter, now_ns)?;
             let mut job = snapshot.job(filter)?;
-            // A job that runs has been measured before one of its programs has ended.
-            if job.is_none() && !resources.is_null() {
+            let account = snapshot.account(filter)?;
+            // A job that runs has been measured before one of its programs has ended; of others only the batch system knows.
+            if job.is_none() && (!resources.is_null() || account.is_some()) {
                 job = Some(json!({"job": filter.job, "processes": [], "rows": 0, "libraries": [], "modules": [], "containers": []}));
             }
             if let Some(job) = &mut job {
                 job["resources"] = resources;
+                job["measures"] = account.as_ref().map_or(Ok(Vec::new()), |account| snapshot.measures(account.id))?.into();
+                job["account"] = account.map_or(Value::Null, |account| account.row.into());
             }
             Ok(job)
         })
@@ -133,6 +137,11 @@ impl Reader {
         self.ask(|snapshot| snapshot.series(filter, metric, now_ns))
     }
 
+    /// The series of a metric of a job as another system measured it.
+    pub fn measure_series(&self, filter: &Filter, metric: &str) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.measure_series(filter, metric))
+    }
+
     /// Programs, those that ran most first.
     pub fn programs(&self, filter: &Filter) -> Result<Rows, StoreError> {
         self.ask(|snapshot| snapshot.programs(filter))
@@ -165,7 +174,7 @@ impl Snapshot<'_> {
     ///
     /// A plan rests on what the table holds when it is made (the longest name, the highest number), so it is made
     /// for this question only: run over more than that, it gives wrong answers.
-    fn rows<T>(
+    pub(crate) fn rows<T>(
         &self,
         sql: &str,
         values: &[Sql],

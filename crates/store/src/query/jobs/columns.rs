@@ -1,12 +1,12 @@
 //! The columns of a job: what they are called, what they mean, and how they come from the tables.
 //!
-//! SQL here names `c`, a job as it is accounted for (or measured, where nobody accounts for it), and `j`, what was measured
-//! of it. Of a column that is in both, the batch system's word counts.
+//! SQL here names `c`, a job as it is accounted for (or measured, where nobody accounts for it), `j`, what was measured of it, and
+//! `m`, what other systems measured. Of a column that is in two of them, the batch system's word counts, then our own.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use condition::{Catalogue, Column, Type, Unit};
-use record::metric::{Kind, Metric, Unit as Counted};
+use record::metric::{Kind, Metric, Of, Unit as Counted};
 
 use crate::job_rows::{CHARACTERISTICS, last_name, metrics, shares};
 
@@ -20,7 +20,7 @@ pub struct JobColumn {
     pub of: Type,
     pub unit: Unit,
     pub meaning: String,
-    pub(super) sql: String,
+    pub(in crate::query) sql: String,
     /// The whole numbers it comes from, and how many make one.
     whole: Option<(String, f64)>,
 }
@@ -58,11 +58,6 @@ impl JobColumn {
         JobColumn { unit: Unit::label(label), ..self }
     }
 
-    /// Whether it needs what was measured.
-    pub(super) fn is_measured(&self) -> bool {
-        self.sql.contains("j.")
-    }
-
     /// What a value counts, for people.
     pub fn unit(&self) -> &'static str {
         match self.of {
@@ -78,38 +73,97 @@ impl JobColumn {
 pub(super) const STARTED: &str =
     "(c.start_ns IS NOT NULL AND (c.node_list IS NOT NULL OR NOT c.is_accounted))";
 
-/// All columns, those of the batch system first.
-pub static COLUMNS: LazyLock<Vec<JobColumn>> = LazyLock::new(|| {
-    let mut columns = accounted();
-    columns.extend(used());
-    columns.extend(metrics().flat_map(of_metric));
-    columns
-});
+/// The columns of a site, and what conditions may name.
+#[derive(Debug, Clone)]
+pub struct Columns {
+    pub all: Vec<Arc<JobColumn>>,
+    pub catalogue: Catalogue,
+}
 
-/// What conditions may name.
-pub static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
-    let column = |of: &JobColumn, name: &str| {
-        let column = Column::new(name, of.of, &of.meaning, &of.sql).in_unit(of.unit);
-        match &of.whole {
-            Some((sql, over)) => column.of_whole(sql, *over),
-            None => column,
+/// The columns that are always there, those of the batch system first.
+pub static FIXED: LazyLock<Columns> = LazyLock::new(|| Columns::with(&[]));
+
+impl Columns {
+    /// With the metrics that only other systems have, and their units: those whose names conditions can have.
+    pub(super) fn with(own: &[(String, Option<String>)]) -> Columns {
+        let mut all = accounted();
+        all.extend(used());
+        all.extend(metrics().flat_map(of_metric));
+        for column in own.iter().flat_map(|(metric, unit)| of_others(metric, unit.as_deref())) {
+            let is_free = |of: &JobColumn| of.name != column.name && of.alias != Some(&column.name);
+            if all.iter().all(is_free) && Catalogue::new([catalogued(&column, &column.name)]).is_ok() {
+                all.push(column);
+            }
         }
-    };
-    let names = |of: &JobColumn| {
-        let own = (of.alias != Some("ended")).then(|| of.name.clone());
-        own.into_iter().chain(of.alias.map(str::to_owned)).collect::<Vec<_>>()
-    };
-    let all = COLUMNS.iter().flat_map(|of| names(of).into_iter().map(|name| column(of, &name)));
-    #[expect(clippy::expect_used, reason = "a test sees it first")]
-    Catalogue::new(all).expect("columns have names that conditions can have")
-});
+        let names = |of: &JobColumn| {
+            let own = (of.alias != Some("ended")).then(|| of.name.clone());
+            own.into_iter().chain(of.alias.map(str::to_owned)).collect::<Vec<_>>()
+        };
+        let catalogue = all.iter().flat_map(|of| names(of).into_iter().map(|name| catalogued(of, &name)));
+        // A test sees that there is one.
+        let catalogue = Catalogue::new(catalogue).unwrap_or_default();
+        Columns { all: all.into_iter().map(Arc::new).collect(), catalogue }
+    }
 
-/// A column by the name of answers or of conditions.
-pub fn column(name: &str) -> Option<&'static JobColumn> {
-    COLUMNS.iter().find(|column| {
-        column.name.eq_ignore_ascii_case(name)
-            || column.alias.is_some_and(|alias| alias.eq_ignore_ascii_case(name))
+    /// A column by the name of answers or of conditions.
+    pub fn named(&self, name: &str) -> Option<&Arc<JobColumn>> {
+        self.all.iter().find(|column| {
+            column.name.eq_ignore_ascii_case(name)
+                || column.alias.is_some_and(|alias| alias.eq_ignore_ascii_case(name))
+        })
+    }
+}
+
+fn catalogued(of: &JobColumn, name: &str) -> Column {
+    let column = Column::new(name, of.of, &of.meaning, &of.sql).in_unit(of.unit);
+    match &of.whole {
+        Some((sql, over)) => column.of_whole(sql, *over),
+        None => column,
+    }
+}
+
+/// One of the columns that are always there.
+pub fn column(name: &str) -> Option<&'static Arc<JobColumn>> {
+    FIXED.named(name)
+}
+
+/// The characteristics of a metric that only another system has.
+fn of_others(metric: &str, unit: Option<&str>) -> Vec<JobColumn> {
+    let unit = unit.map_or(String::new(), |unit| format!(", in {unit}"));
+    let of = |name: &str| {
+        let meaning = format!("{metric} as another system measured it{unit}: {}", words(name));
+        JobColumn::new(&format!("{metric}_{name}"), Type::Number, &meaning, &format!("m.own_{metric}_{name}"))
+    };
+    CHARACTERISTICS.into_iter().map(of).collect()
+}
+
+/// What other systems measured, for columns whose SQL names it: one row for each job.
+pub(super) fn told_by_others(used: &[&str]) -> Option<String> {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let mut names: Vec<&str> = used
+        .iter()
+        .flat_map(|sql| sql.match_indices("m.").map(|(at, _)| &sql[at + 2..]))
+        .map(|rest| rest.split(|letter| !is_name(letter)).next().unwrap_or_default())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let columns: Vec<String> = names.iter().filter_map(|name| pivoted(name)).collect();
+    (!columns.is_empty()).then(|| {
+        format!("LEFT JOIN (SELECT id, {} FROM job_measure GROUP BY id) m ON m.id = c.id", columns.join(", "))
     })
+}
+
+/// One of its columns; what was computed from values counts more than what was told. The name is one of ours, or was checked to be
+/// one that conditions can have.
+fn pivoted(name: &str) -> Option<String> {
+    let (is_ours, full) = name.strip_prefix("own_").map_or((true, name), |own| (false, own));
+    let of =
+        CHARACTERISTICS.iter().filter(|of| full.ends_with(&format!("_{of}"))).max_by_key(|of| of.len())?;
+    let metric = full.strip_suffix(of)?.strip_suffix('_')?;
+    let word = |is_told: bool| {
+        format!("max({of}) FILTER (metric = '{metric}' AND is_ours = {is_ours} AND is_told = {is_told})")
+    };
+    Some(format!("coalesce({}, {}) AS {name}", word(false), word(true)))
 }
 
 /// The columns of an answer that names none.
@@ -282,8 +336,12 @@ fn used() -> Vec<JobColumn> {
 fn of_metric(metric: &'static Metric) -> Vec<JobColumn> {
     let new = |name: &str, (of, label, scale): (Type, &'static str, &str), what: &str| {
         let full = format!("{}_{name}", metric.name);
+        let value = match metric.of {
+            Of::Node if CHARACTERISTICS.contains(&name) => format!("coalesce(j.{full}, m.{full})"),
+            _ => format!("j.{full}"),
+        };
         let column =
-            JobColumn::new(&full, of, &format!("{}: {what}", metric.about), &format!("j.{full}{scale}"));
+            JobColumn::new(&full, of, &format!("{}: {what}", metric.about), &format!("{value}{scale}"));
         if label.is_empty() { column } else { column.labelled(label) }
     };
     let level = level(metric);
@@ -340,13 +398,35 @@ mod tests {
 
     #[test]
     fn columns_are_found_by_both_names() {
-        assert!(COLUMNS.len() > 400, "{}", COLUMNS.len());
+        let (all, catalogue) = (&FIXED.all, &FIXED.catalogue);
+        assert!(all.len() > 400, "{}", all.len());
         for usual in USUAL {
             assert!(column(usual).is_some(), "{usual}");
         }
         assert_eq!(column("Ended").map(|column| &*column.name), Some("end"));
-        assert_eq!(column("gpu_util_avg").map(JobColumn::unit), Some("%"));
-        assert!(CATALOGUE.get("end").is_none() && CATALOGUE.get("ended").is_some());
-        assert!(CATALOGUE.columns().count() > COLUMNS.len());
+        assert_eq!(column("gpu_util_avg").map(|column| column.unit()), Some("%"));
+        assert!(catalogue.get("end").is_none() && catalogue.get("ended").is_some());
+        assert!(catalogue.columns().count() > all.len());
+    }
+
+    #[test]
+    fn metrics_of_others_are_columns_if_their_names_can_be() {
+        let own = |name: &str| (name.to_owned(), Some("GB/s".to_owned()));
+        let columns =
+            Columns::with(&[own("mem_bw"), own("collectd/cpu-0"), own("x'; DROP"), own("node_load")]);
+        assert_eq!(columns.all.len(), FIXED.all.len() + 6);
+        assert_eq!(columns.named("mem_bw_node_min").unwrap().sql, "m.own_mem_bw_node_min");
+        let used = ["m.own_mem_bw_node_min", "100 * coalesce(j.node_load_avg, m.node_load_avg) / 100"];
+        let sql = told_by_others(&used).unwrap();
+        assert!(
+            sql.contains("max(node_min) FILTER (metric = 'mem_bw' AND is_ours = false AND is_told = false)"),
+            "{sql}"
+        );
+        assert!(
+            sql.contains("max(avg) FILTER (metric = 'node_load' AND is_ours = true AND is_told = true)"),
+            "{sql}"
+        );
+        assert!(sql.contains("AS own_mem_bw_node_min, ") || sql.contains("AS own_mem_bw_node_min "), "{sql}");
+        assert_eq!(told_by_others(&["c.name", "j.cpu_avg"]), None);
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::columns::STARTED;
-use super::{Rows, Snapshot, Which, from};
+use super::{Rows, Snapshot, Which};
 use crate::StoreError;
 
 /// What the jobs of a row have in common. Times are those of UTC, of the start, or of the submission where none began.
@@ -97,7 +97,7 @@ impl Snapshot<'_> {
         };
         let sources = self.sources();
         let all: Vec<String> = sources.iter().map(|jobs| format!("SELECT * FROM {jobs}")).collect();
-        let from = from(&format!("({}) c", all.join(" UNION ALL ")), which.is_measured());
+        let from = format!("({}) c {}", all.join(" UNION ALL "), which.beside(std::iter::empty()));
         let sql = format!(
             "SELECT {} AS key, {together} FROM {from} {} GROUP BY key ORDER BY {order}",
             by.key(),

@@ -3,6 +3,9 @@
 mod columns;
 mod group;
 
+use std::iter;
+use std::sync::Arc;
+
 use condition::{Condition, Value as Bound};
 use duckdb::types::Value as Sql;
 use serde_json::{Map, Value, json};
@@ -10,13 +13,13 @@ use serde_json::{Map, Value, json};
 use super::{Conditions, Reader, Rows, Snapshot, time};
 use crate::StoreError;
 
-pub use columns::{CATALOGUE, COLUMNS, JobColumn, USUAL, column};
+pub use columns::{Columns, FIXED, JobColumn, USUAL, column};
 pub use group::JobsBy;
 
 /// Which jobs are asked for; what is absent does not matter.
 #[derive(Debug, Clone, Default)]
 pub struct Which {
-    /// All of them must hold. Of columns of [`CATALOGUE`].
+    /// All of them must hold. Of the columns of a [`Columns`].
     pub conditions: Vec<Condition>,
     /// On this node.
     pub node: Option<String>,
@@ -28,15 +31,15 @@ pub struct Which {
 /// What is to be said of them, and in which order.
 #[derive(Debug, Clone)]
 pub struct Page {
-    pub columns: Vec<&'static JobColumn>,
-    pub sort: &'static JobColumn,
+    pub columns: Vec<Arc<JobColumn>>,
+    pub sort: Arc<JobColumn>,
     pub is_ascending: bool,
     /// At most so many rows; without it, all.
     pub limit: Option<u64>,
 }
 
 /// Jobs as their batch system accounts for them.
-const ACCOUNTED: &str = "(SELECT rowid AS place, true AS is_accounted, * FROM accounting) c";
+pub(super) const ACCOUNTED: &str = "(SELECT rowid AS place, true AS is_accounted, * FROM accounting) c";
 /// Jobs that were measured and that nobody accounts for, with the same columns.
 const UNACCOUNTED: &str = "(SELECT * FROM (SELECT rowid AS place, true AS is_accounted, * FROM accounting LIMIT 0) \
     UNION ALL BY NAME SELECT rowid AS place, false AS is_accounted, cluster, job, job AS shown, \"user\", start_ns, end_ns, \
@@ -57,6 +60,11 @@ impl Reader {
         self.ask(|snapshot| snapshot.jobs(which, page))
     }
 
+    /// The columns that jobs have here.
+    pub fn job_columns(&self) -> Result<Columns, StoreError> {
+        self.ask(|snapshot| snapshot.job_columns())
+    }
+
     pub fn count_jobs(&self, which: &Which) -> Result<u64, StoreError> {
         self.ask(|snapshot| snapshot.count_jobs(which))
     }
@@ -71,8 +79,7 @@ impl Snapshot<'_> {
     /// Each table is asked for its own first rows: of one table the database reads only what it needs for them.
     fn jobs(&self, which: &Which, page: &Page) -> Result<Rows, StoreError> {
         let conditions = which.conditions();
-        let is_joined =
-            which.is_measured() || page.columns.iter().chain([&page.sort]).any(|column| column.is_measured());
+        let beside = which.beside(page.columns.iter().chain([&page.sort]));
         let named = page.columns.iter().enumerate().map(|(at, column)| format!("{} AS v{at}", column.sql));
         let select = format!(
             "{}, {} AS sorted, c.is_accounted, c.place",
@@ -81,7 +88,7 @@ impl Snapshot<'_> {
         );
         let sources = self.sources();
         let of_source = |jobs: &&'static str| {
-            format!("(SELECT {select} FROM {} {} {})", from(jobs, is_joined), conditions.sql(), order(page))
+            format!("(SELECT {select} FROM {jobs} {beside} {} {})", conditions.sql(), order(page))
         };
         let sql = match sources {
             [only] => of_source(only),
@@ -101,24 +108,26 @@ impl Snapshot<'_> {
     }
 
     fn count_jobs(&self, which: &Which) -> Result<u64, StoreError> {
-        let conditions = which.conditions();
+        let (conditions, beside) = (which.conditions(), which.beside(iter::empty()));
         let mut count = 0;
         for jobs in self.sources() {
-            let sql =
-                format!("SELECT count(*) FROM {} {}", from(jobs, which.is_measured()), conditions.sql());
+            let sql = format!("SELECT count(*) FROM {jobs} {beside} {}", conditions.sql());
             count += self.rows(&sql, &conditions.values, |row| row.get::<_, u64>(0))?.iter().sum::<u64>();
         }
         Ok(count)
+    }
+
+    /// The columns that jobs have here: those that are always there, and those of what other systems measured.
+    fn job_columns(&self) -> Result<Columns, StoreError> {
+        let sql = "SELECT DISTINCT metric, unit FROM job_measure WHERE NOT is_ours ORDER BY metric";
+        let own = self.rows(sql, &[], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Columns::with(&own))
     }
 
     /// Where jobs are.
     fn sources(&self) -> &'static [&'static str] {
         if self.unaccounted.there_are() { &[ACCOUNTED, UNACCOUNTED] } else { &[ACCOUNTED] }
     }
-}
-
-fn from(jobs: &str, is_joined: bool) -> String {
-    if is_joined { format!("{jobs} {MEASURED}") } else { jobs.to_owned() }
 }
 
 /// The first rows: newest unless asked otherwise; what is not known is last. The later words decide between equals, so that two
@@ -130,8 +139,18 @@ fn order(page: &Page) -> String {
 }
 
 impl Which {
-    fn is_measured(&self) -> bool {
-        self.conditions.iter().flat_map(Condition::columns).any(|column| column.sql.contains("j."))
+    /// What stands beside a job for these columns and for those of the conditions: what was measured of it, by us and by others.
+    fn beside<'a>(&self, columns: impl Iterator<Item = &'a Arc<JobColumn>>) -> String {
+        let own = columns.map(|column| column.sql.as_str());
+        let conditions =
+            self.conditions.iter().flat_map(Condition::columns).map(|column| column.sql.as_str());
+        let used: Vec<&str> = own.chain(conditions).collect();
+        let mut beside = Vec::new();
+        if used.iter().any(|sql| sql.contains("j.")) {
+            beside.push(MEASURED.to_owned());
+        }
+        beside.extend(columns::told_by_others(&used));
+        beside.join(" ")
     }
 
     fn conditions(&self) -> Conditions {
@@ -148,7 +167,7 @@ impl Which {
             conditions.add(
                 "(c.node_list IN (SELECT list FROM node_list WHERE host = ?) OR NOT c.is_accounted \
                   AND c.job IN (SELECT job FROM job_sample WHERE host = ? OR node = ?))",
-                std::iter::repeat_n(Sql::Text(node.clone()), 3),
+                iter::repeat_n(Sql::Text(node.clone()), 3),
             );
         }
         for condition in &self.conditions {
@@ -170,7 +189,7 @@ fn bound(value: Bound) -> Sql {
 }
 
 /// A value as answers have it: times as text, numbers whole where they are.
-fn value(column: &JobColumn, value: Sql) -> Value {
+pub(super) fn value(column: &JobColumn, value: Sql) -> Value {
     match (column.of, value) {
         (condition::Type::Time, Sql::BigInt(ns)) => time(Some(ns)),
         (_, Sql::Boolean(boolean)) => json!(boolean),

@@ -1,0 +1,188 @@
+//! What the values of a job's nodes in its time say of the job.
+
+use std::collections::BTreeMap;
+
+use digest::Characteristic;
+use digest::series::Span;
+use duckdb::types::Value as Sql;
+use duckdb::{Row, ToSql};
+use serde_json::{Value, json};
+
+use super::due::DueMeasures;
+use crate::StoreError;
+use crate::query::{Reader, Snapshot};
+use crate::write::Writer;
+
+/// A node, or a part of one, with its values.
+type Values = BTreeMap<(String, Option<String>), Vec<Span>>;
+
+/// A metric under its name; whether it is ours.
+type Metric = (String, bool);
+
+/// What is known of jobs, by job and metric.
+#[derive(Debug, Default)]
+pub struct Bound {
+    jobs: Vec<OfJob>,
+}
+
+#[derive(Debug)]
+pub(crate) struct OfJob {
+    id: u64,
+    end_ns: Option<i64>,
+    pub(crate) metrics: BTreeMap<Metric, OfMetric>,
+}
+
+/// The values of a metric on all nodes of a job.
+#[derive(Debug, Default)]
+pub(crate) struct OfMetric {
+    pub(crate) unit: Option<String>,
+    pub(crate) values: Values,
+}
+
+impl OfMetric {
+    pub(crate) fn characteristic(&self) -> Option<Characteristic> {
+        Characteristic::of(&self.values.values().cloned().collect::<Vec<_>>())
+    }
+
+    fn readings(&self) -> usize {
+        self.values.values().map(Vec::len).sum()
+    }
+
+    fn nodes(&self) -> usize {
+        let mut hosts: Vec<&str> = self.values.keys().map(|(host, _)| &**host).collect();
+        hosts.dedup();
+        hosts.len()
+    }
+
+    /// For people and programs.
+    pub(crate) fn json(&self, (metric, is_ours): &Metric) -> Value {
+        let mut value = self.characteristic().map_or_else(|| json!({}), |known| json!(known));
+        value["metric"] = json!(metric);
+        value["is_ours"] = json!(is_ours);
+        value["unit"] = json!(self.unit);
+        value["nodes"] = json!(self.nodes());
+        value["readings"] = json!(self.readings());
+        value["from"] = json!("values");
+        value
+    }
+}
+
+impl Reader {
+    /// What the values say of jobs that are due.
+    pub fn bind(&self, due: &DueMeasures) -> Result<Bound, StoreError> {
+        self.ask(|snapshot| Ok(Bound { jobs: snapshot.bind(&due.ids, None)? }))
+    }
+}
+
+impl Snapshot<'_> {
+    /// The values of jobs, of all metrics or of one. A value is of the time before it: those of the job came after its start.
+    pub(crate) fn bind(&self, ids: &[u64], metric: Option<&str>) -> Result<Vec<OfJob>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let list = ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let range = format!(
+            "SELECT min(start_ns), max(coalesce(end_ns, 9223372036854775807)) FROM accounting WHERE id IN ({list})"
+        );
+        let range =
+            self.rows(&range, &[], |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?)))?;
+        let (from, to) = range.first().map_or((None, None), |range| *range);
+        let ends =
+            self.rows(&format!("SELECT id, end_ns FROM accounting WHERE id IN ({list})"), &[], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        let ends: BTreeMap<u64, Option<i64>> = ends.into_iter().collect();
+        let only = if metric.is_some() { "AND m.metric = ?" } else { "" };
+        let values: Vec<Sql> =
+            metric.iter().flat_map(|name| [Sql::Text((*name).into()), Sql::Text((*name).into())]).collect();
+        let columns = "m.metric, m.is_ours, m.unit, m.host, m.part, m.time_ns, m.every_ns, m.value";
+        let sql = format!(
+            "SELECT a.id, {columns} FROM (SELECT id, cluster, start_ns, end_ns, node_list FROM accounting WHERE id IN ({list})) a \
+               JOIN node_list n ON n.list = a.node_list \
+               JOIN (SELECT * FROM measure WHERE job IS NULL AND time_ns BETWEEN {} AND {}) m ON m.host = n.host \
+               AND m.time_ns > a.start_ns AND (a.end_ns IS NULL OR m.time_ns <= a.end_ns) \
+               AND (m.cluster IS NULL OR a.cluster IS NULL OR m.cluster = a.cluster) {only} \
+             UNION ALL SELECT m.job, {columns} FROM measure m WHERE m.job IN ({list}) {only} \
+             ORDER BY 1, 2, 5, 6, 7",
+            from.unwrap_or(0),
+            to.unwrap_or(i64::MAX),
+        );
+        let mut jobs: BTreeMap<u64, OfJob> = BTreeMap::new();
+        self.rows(&sql, &values, |row| {
+            let id = row.get(0)?;
+            let of = || OfJob { id, end_ns: ends.get(&id).copied().flatten(), metrics: BTreeMap::new() };
+            jobs.entry(id).or_insert_with(of).add(row)
+        })?;
+        for (id, end_ns) in ends {
+            jobs.entry(id).or_insert_with(|| OfJob { id, end_ns, metrics: BTreeMap::new() });
+        }
+        Ok(jobs.into_values().collect())
+    }
+}
+
+impl OfJob {
+    /// In the order of time. A value that comes late stands no longer than one that does not.
+    fn add(&mut self, row: &Row) -> duckdb::Result<()> {
+        let of = self.metrics.entry((row.get(1)?, row.get(2)?)).or_default();
+        of.unit = row.get(3)?;
+        let values = of.values.entry((row.get(4)?, row.get(5)?)).or_default();
+        let (time, every): (i64, i64) = (row.get(6)?, row.get(7)?);
+        let since =
+            values.last().map_or(i64::MAX, |last| time.saturating_sub(last.from.saturating_add(last.length)));
+        let length = every.min(since);
+        // Told twice.
+        if length > 0 {
+            values.push(Span { from: time.saturating_sub(length), length, value: row.get(8)? });
+        }
+        Ok(())
+    }
+}
+
+impl Writer {
+    /// The next jobs that are to be bound to values.
+    pub fn due_measures(&mut self, now_ns: i64) -> DueMeasures {
+        self.measured.take(now_ns)
+    }
+
+    /// Replaces what was computed of jobs.
+    pub fn keep_bound(&mut self, bound: &Bound, now_ns: i64) -> Result<(), StoreError> {
+        let ids: Vec<String> = bound.jobs.iter().map(|job| job.id.to_string()).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let transaction = self.connection.transaction()?;
+        let old = format!("DELETE FROM job_measure WHERE NOT is_told AND id IN ({})", ids.join(", "));
+        transaction.execute_batch(&old)?;
+        let mut table = transaction.appender("job_measure")?;
+        for job in &bound.jobs {
+            for (metric, of) in &job.metrics {
+                let row = row(job.id, metric, of);
+                let row: Vec<&dyn ToSql> = row.iter().map(|value| value as &dyn ToSql).collect();
+                table.append_row(&row[..])?;
+            }
+        }
+        table.flush()?;
+        drop(table);
+        transaction.commit()?;
+        for job in &bound.jobs {
+            self.measured.bound(job.id, job.end_ns, now_ns);
+        }
+        Ok(())
+    }
+}
+
+fn row(id: u64, (metric, is_ours): &Metric, of: &OfMetric) -> Vec<Sql> {
+    let known = of.characteristic();
+    let numbers =
+        known.map_or([None; 6], |c| [c.min, c.max, c.avg, c.median, c.node_min, c.node_max].map(Some));
+    let mut row = vec![
+        Sql::UBigInt(id),
+        Sql::Text(metric.clone()),
+        Sql::Boolean(*is_ours),
+        Sql::Boolean(false),
+        of.unit.clone().map_or(Sql::Null, Sql::Text),
+    ];
+    row.extend(numbers.map(|number| number.map_or(Sql::Null, Sql::Double)));
+    row.extend([Sql::UInt(of.nodes() as u32), Sql::UBigInt(of.readings() as u64)]);
+    row
+}

@@ -1,0 +1,109 @@
+//! What other systems measured of a job, and what its batch system says of it.
+
+use duckdb::types::Value as Sql;
+use serde_json::{Map, Value, json};
+
+use super::jobs::{self, USUAL};
+use super::{Conditions, Filter, Rows, Snapshot, object, time};
+use crate::StoreError;
+
+/// A job as its batch system accounts for it.
+pub(super) struct Account {
+    pub id: u64,
+    pub row: Map<String, Value>,
+}
+
+impl Snapshot<'_> {
+    /// The last job with a number, as the batch system has it, else as people are shown it.
+    pub(super) fn account(&self, filter: &Filter) -> Result<Option<Account>, StoreError> {
+        let Some(job) = &filter.job else { return Ok(None) };
+        for column in ["job", "shown"] {
+            let mut conditions = Conditions::default();
+            conditions.add(&format!("c.{column} = ?"), [Sql::Text(job.clone())]);
+            if let Some(cluster) = &filter.cluster {
+                conditions.add("c.cluster = ?", [Sql::Text(cluster.clone())]);
+            }
+            let found =
+                self.accounts(&conditions, "ORDER BY c.submit_ns DESC NULLS LAST, c.start_ns DESC LIMIT 1")?;
+            if let Some(found) = found.into_iter().next() {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn accounts(&self, conditions: &Conditions, order: &str) -> Result<Vec<Account>, StoreError> {
+        let columns: Vec<_> = USUAL.iter().filter_map(|name| jobs::column(name)).collect();
+        let select: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
+        let sql = format!(
+            "SELECT c.id, {} FROM {} {} {order}",
+            select.join(", "),
+            jobs::ACCOUNTED,
+            conditions.sql()
+        );
+        self.rows(&sql, &conditions.values, |row| {
+            let mut made = Map::new();
+            for (at, column) in columns.iter().enumerate() {
+                made.insert(column.name.clone(), jobs::value(column, row.get(at + 1)?));
+            }
+            Ok(Account { id: row.get(0)?, row: made })
+        })
+    }
+
+    /// Each metric that others measured of a job: from their values, else as they told it.
+    pub(super) fn measures(&self, id: u64) -> Result<Vec<Value>, StoreError> {
+        let bound = self.bind(&[id], None)?.pop();
+        let mut all: Vec<Value> =
+            bound.iter().flat_map(|of| &of.metrics).map(|(metric, of)| of.json(metric)).collect();
+        for told in self.told(id)? {
+            match all
+                .iter_mut()
+                .find(|known| known["metric"] == told["metric"] && known["is_ours"] == told["is_ours"])
+            {
+                Some(known) => known["told"] = told,
+                None => all.push(told),
+            }
+        }
+        Ok(all)
+    }
+
+    fn told(&self, id: u64) -> Result<Vec<Value>, StoreError> {
+        let sql = format!(
+            "SELECT metric, is_ours, unit, min, max, avg, median FROM job_measure WHERE is_told AND id = {id} ORDER BY metric"
+        );
+        self.rows(&sql, &[], |row| {
+            let number = |at: usize| row.get::<_, Option<f64>>(at);
+            Ok(json!({
+                "metric": row.get::<_, String>(0)?, "is_ours": row.get::<_, bool>(1)?,
+                "unit": row.get::<_, Option<String>>(2)?, "min": number(3)?, "max": number(4)?, "avg": number(5)?,
+                "median": number(6)?, "from": "told",
+            }))
+        })
+    }
+
+    /// The values of one metric of a job, node by node.
+    pub(super) fn measure_series(&self, filter: &Filter, metric: &str) -> Result<Rows, StoreError> {
+        let Some(account) = self.account(filter)? else { return Ok(Rows::new()) };
+        let bound = self.bind(&[account.id], Some(metric))?;
+        let mut rows = Rows::new();
+        for of in bound.iter().flat_map(|job| job.metrics.values()) {
+            for ((host, part), spans) in &of.values {
+                if filter.host.as_ref().is_some_and(|asked| asked != host) {
+                    continue;
+                }
+                rows.extend(spans.iter().map(|span| {
+                    object([
+                        ("host", json!(host)),
+                        ("node", json!(host)),
+                        ("card", json!(part)),
+                        ("from", time(Some(span.from))),
+                        ("to", time(Some(span.from + span.length))),
+                        ("value", json!(span.value)),
+                        ("unit", json!(of.unit)),
+                    ])
+                }));
+            }
+        }
+        Ok(rows)
+    }
+}
