@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-pub use import::{ImportCommand, ImportSlurmArgs};
+pub use import::{
+    ExportClusterCockpitArgs, ExportCommand, ImportClusterCockpitArgs, ImportCommand, ImportSlurmArgs,
+};
 pub use jobs::JobsArgs;
 
 /// What really runs on an HPC machine, and whether it was worth it.
@@ -46,6 +48,11 @@ pub enum Command {
     Import {
         #[command(subcommand)]
         command: ImportCommand,
+    },
+    /// Give jobs to other systems
+    Export {
+        #[command(subcommand)]
+        command: ExportCommand,
     },
     Login(LoginArgs),
     Agent(AgentArgs),

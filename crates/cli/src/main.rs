@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         Command::Uses(args) => ask::uses(&args),
         Command::EnvCheck(args) => ask::env_check(&args),
         Command::Import { command } => import_command::run(&command),
+        Command::Export { command } => import_command::export(&command),
         Command::Login(args) => ask::login(&args),
         Command::Agent(args) => agent_command::run(args),
         Command::Run(args) => run::run(&args),

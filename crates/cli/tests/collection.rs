@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::{Row, new_dir, parse};
+use common::{Row, new_dir, parse, wait_until};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use server::Server;
@@ -191,4 +191,81 @@ fn a_file_that_is_cut_off_gives_what_came_before() {
     let output = import(&server, &whole, &rejects);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     assert_eq!(count(), 20_000);
+}
+
+/// Everything that a server says of its jobs, for comparison.
+fn all_that_is_known(server: &Server) -> Vec<String> {
+    let columns = "cluster,job,job_id,user,project,partition,state,submit,start,end,nodes,node_list,cores,gpus,elapsed_s,limit_s,name,\
+        cpu_load_avg,cpu_load_min,cpu_load_max,cpu_load_median,mem_bw_avg,mem_used_avg,flops_any_avg,acc_utilization_avg,acc_mem_used_avg";
+    let mut rows: Vec<String> = jobs(server, &["--fmt", columns]).iter().map(ToString::to_string).collect();
+    rows.sort();
+    rows
+}
+
+/// Binding is done beside the writer, within a second or two.
+fn wait_for_characteristics(server: &Server) {
+    wait_until(30, "the characteristics", || {
+        jobs(server, &["--where", "cpu_load_median is known", "--count"])[0]["count"] == 1
+    });
+}
+
+#[test]
+fn clustercockpit_comes_and_goes() {
+    let Some(data) = shared("clustercockpit_comes_and_goes", "clustercockpit") else { return };
+    let dir = new_dir();
+    let server = start(dir.path());
+    let (archive, database) = (data.join("archive"), data.join("job.db"));
+    let import = |server: &Server, path: &Path| {
+        text(&tell(server, &["import", "clustercockpit", path.to_str().unwrap()]))
+    };
+    for known_before in [0, 1] {
+        let said = import(&server, &database);
+        assert!(said.contains(&format!("{} known before", 544 * known_before)), "{said}");
+        let said = import(&server, &archive);
+        assert!(said.contains(&format!("1 jobs: {} new", 1 - known_before)), "{said}");
+    }
+    assert_eq!(jobs(&server, &["--count"])[0]["count"], 545);
+    wait_for_characteristics(&server);
+    check_statistics(&server, &archive.join("emmy/1403/244/1608923076"));
+    // To another place and in again.
+    let (away, other) = (dir.path().join("away"), new_dir());
+    tell(&server, &["export", "clustercockpit", away.to_str().unwrap()]);
+    let second = start(other.path());
+    import(&second, &away);
+    wait_for_characteristics(&second);
+    let (before, after) = (all_that_is_known(&server), all_that_is_known(&second));
+    assert_eq!(before.len(), 545);
+    assert_eq!(before, after);
+    let series = |server: &Server, metric: &str| {
+        parse(&server.ask(&["series", "1403244", metric, "--json"]).output().unwrap())
+    };
+    for metric in ["cpu_load", "mem_bw"] {
+        let rows = series(&server, metric);
+        assert!(rows.len() > 40_000, "{}", rows.len());
+        assert_eq!(rows, series(&second, metric));
+    }
+    // Exported again, nothing changes.
+    let said = text(&tell(&second, &["export", "clustercockpit", away.to_str().unwrap()]));
+    assert!(said.contains("545 were there"), "{said}");
+}
+
+/// The characteristics of the archived job are the archive's own, but for what it contradicts itself in: its average of `ipc` is
+/// above its maximum.
+fn check_statistics(server: &Server, of_job: &Path) {
+    let meta: Row = serde_json::from_slice(&fs::read(of_job.join("meta.json")).unwrap()).unwrap();
+    let job = &parse(&server.ask(&["job", "1403244", "--resources", "--json"]).output().unwrap())[0];
+    let mut checked = 0;
+    for (metric, own) in meta["statistics"].as_object().unwrap().iter().filter(|(metric, _)| *metric != "ipc")
+    {
+        let measures = job["measures"].as_array().unwrap();
+        let found = measures.iter().find(|found| found["metric"] == **metric).unwrap();
+        for name in ["avg", "min", "max"] {
+            let (ours, theirs) = (found[name].as_f64().unwrap(), own[name].as_f64().unwrap());
+            assert!((ours - theirs).abs() <= 0.005_001, "{metric} {name}: {ours} and {theirs}");
+            checked += 1;
+        }
+        let (median, low, high) = (found["median"].as_f64(), found["min"].as_f64(), found["max"].as_f64());
+        assert!(low <= median && median <= high, "{found}");
+    }
+    assert_eq!(checked, 24);
 }

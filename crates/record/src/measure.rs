@@ -4,6 +4,7 @@
 
 use minicbor::{Decode, Encode};
 
+use crate::accounting::Accounting;
 use crate::entry::Nanos;
 
 /// A request to a server has at most so many values, of all its series together.
@@ -112,6 +113,18 @@ pub struct Told {
     pub avg: Option<f64>,
     #[n(6)]
     pub median: Option<f64>,
+}
+
+/// A job with what was measured of it, for those who take it elsewhere.
+#[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
+pub struct Exported {
+    /// To ask for those behind it.
+    #[n(0)]
+    pub id: u64,
+    #[n(1)]
+    pub job: Accounting,
+    #[n(2)]
+    pub measures: Measures,
 }
 
 #[cfg(test)]

@@ -72,6 +72,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/top", get(read::top))
         .route("/api/v1/nodes", get(read::nodes))
         .route("/api/v1/jobs", get(jobs::jobs))
+        .route("/api/v1/export", get(jobs::export))
         .route("/api/v1/jobs/columns", get(jobs::columns))
         .route("/api/v1/jobs/{id}", get(read::job))
         .route("/api/v1/jobs/{id}/series/{metric}", get(read::series))

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
 use condition::Condition;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -18,6 +20,8 @@ use crate::read::{Admin, Asked, ask, asked, check_text, nanos};
 
 /// Rows in one answer unless the question says otherwise.
 const LIMIT: u64 = 100;
+/// Jobs in one answer of those that are taken elsewhere: one may have many values.
+const EXPORTED: u64 = 100;
 
 /// Which jobs are asked for, and what is to be said of them.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -144,6 +148,42 @@ impl Jobs {
             ))
         })
     }
+}
+
+/// Which jobs are taken elsewhere.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Export {
+    /// A condition on the columns of `/api/v1/jobs/columns`.
+    r#where: Option<String>,
+    /// Whatever waited or ran at this time or later.
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    /// Whatever waited or ran before this time.
+    #[param(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+    /// The id of the last job of the answer before.
+    after: Option<u64>,
+}
+
+/// Jobs as they were told, with what other systems measured of them: a CBOR array, empty behind the last.
+#[utoipa::path(get, path = "/api/v1/export", params(Export), security(("token" = [])),
+    responses((status = 200, body = Vec<u8>, content_type = "application/cbor"), (status = 400), (status = 401), (status = 403)))]
+pub async fn export(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<Export>,
+) -> Result<impl IntoResponse, ApiError> {
+    let Export { r#where, since, until, after } = asked(query)?;
+    let jobs = Jobs { r#where, since, until, ..Jobs::default() };
+    let which = match jobs.which(&FIXED) {
+        Ok(which) => which,
+        Err(_) => jobs.which(&ask(&app, |reader| reader.job_columns()).await?)?,
+    };
+    let found = ask(&app, move |reader| reader.export(&which, after, EXPORTED)).await?;
+    let body = minicbor::to_vec(&found).map_err(|_| ApiError::Internal("the jobs cannot be written"))?;
+    Ok(([(header::CONTENT_TYPE, "application/cbor")], body))
 }
 
 /// The columns that jobs have, with their units and meanings.

@@ -9,6 +9,59 @@ use super::ServerArgs;
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
     Slurm(ImportSlurmArgs),
+    #[command(name = "clustercockpit")]
+    ClusterCockpit(ImportClusterCockpitArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ExportCommand {
+    #[command(name = "clustercockpit")]
+    ClusterCockpit(ExportClusterCockpitArgs),
+}
+
+/// Import jobs that ClusterCockpit has kept
+///
+/// A job archive (versions 1 to 3, data.json plain or gzip), with all series and statistics, or its database job.db, which has all
+/// jobs and their averages. Imported again, nothing is doubled. Exit code 0, 1 if something could not be read, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass import clustercockpit /var/lib/clustercockpit/job-archive
+  jobglass import clustercockpit var/job.db")]
+pub struct ImportClusterCockpitArgs {
+    /// The directory of the archive, or the database
+    #[arg(value_name = "DIR|job.db")]
+    pub path: PathBuf,
+    #[command(flatten)]
+    pub rejects: RejectsArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Write jobs as a job archive of ClusterCockpit (version 3)
+///
+/// Exit code 0, 1 if there were none or something has no place in an archive, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass export clustercockpit ./job-archive --since 2026-01-01
+  jobglass export clustercockpit ./job-archive --where \"cluster = 'fritz'\"")]
+pub struct ExportClusterCockpitArgs {
+    /// The directory of the archive
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Only jobs for which this holds, see jobglass jobs --help
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub condition: Option<String>,
+    /// Only jobs that waited or ran at this time or later
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only jobs that waited or ran before this time
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Replace other records of the same jobs
+    #[arg(long)]
+    pub overwrite: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 /// What becomes of what cannot be read

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::show::{self, Shape, bytes, cpu, end, lasted, program, text, time};
-use super::{pager, resources};
+use super::{account, pager, resources};
 use crate::table::{self, Table};
 
 /// Libraries shown without `--all`.
@@ -25,6 +25,7 @@ pub fn show(job: &Value, shape: &Shape, all: bool) -> Result<()> {
         out.push_str(&tree(processes));
     }
     out.push_str(&resources::section(&job["resources"]));
+    out.push_str(&account::measures(&job["measures"]));
     let libraries = job["libraries"].as_array().unwrap_or(&none);
     let shown = if all { libraries.len() } else { libraries.len().min(LIBRARIES) };
     section(&mut out, "Libraries", &libraries[..shown], show::OWN_LIBRARY);
@@ -37,14 +38,25 @@ pub fn show(job: &Value, shape: &Shape, all: bool) -> Result<()> {
 
 /// Prints what a job reserved and used; says whether anything was measured.
 pub fn show_resources(job: &Value, shape: &Shape) -> Result<bool> {
-    let measured = &job["resources"];
+    let mut measured = job["resources"].clone();
+    let others = job["measures"].as_array().is_some_and(|measures| !measures.is_empty());
+    if measured.is_null() && !others {
+        eprintln!("jobglass: nothing was measured of job {}", text(&job["job"]));
+        return Ok(false);
+    }
     match shape {
-        _ if measured.is_null() => eprintln!("jobglass: nothing was measured of job {}", text(&job["job"])),
-        Shape::Table => pager::print(resources::section(measured).trim_start())?,
-        Shape::Json => pager::print(&format!("{measured}\n"))?,
+        Shape::Table => {
+            let sections = resources::section(&measured) + &account::measures(&job["measures"]);
+            pager::print(sections.trim_start())?;
+        }
+        Shape::Json => {
+            measured["account"] = job["account"].clone();
+            measured["measures"] = job["measures"].clone();
+            pager::print(&format!("{measured}\n"))?;
+        }
         Shape::Csv => bail!("resources are not rows: use --json, or jobglass series for one metric"),
     }
-    Ok(!measured.is_null())
+    Ok(true)
 }
 
 /// Rows as `jobglass processes` shows them: each with its libraries instead of the name of their list.
@@ -66,6 +78,12 @@ fn head(job: &Value, out: &mut String) {
         if values.is_empty() { show::unknown() } else { values.join(", ") }
     };
     let _ = writeln!(out, "Job       {}", text(&job["job"]));
+    if !job["account"].is_null() {
+        out.push_str(&account::section(&job["account"]));
+    }
+    if job["processes"].as_array().is_none_or(Vec::is_empty) {
+        return;
+    }
     let _ = writeln!(out, "User      {}", list("users"));
     for (title, name) in [("Cluster ", "clusters"), ("Nodes   ", "nodes"), ("Hosts   ", "hosts")] {
         if job[name].as_array().is_some_and(|values| !values.is_empty()) {

@@ -216,7 +216,7 @@ fn cell(name: &str, value: &Value) -> String {
 }
 
 /// As Slurm writes it: `1-02:03:04`.
-fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     let whole = seconds.round().max(0.0) as u64;
     let (days, rest) = (whole / 86_400, whole % 86_400);
     let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);

@@ -1,5 +1,6 @@
 //! Questions to the server: what ran, where, by whom, with which libraries.
 
+mod account;
 mod job;
 pub mod jobs;
 mod pager;
@@ -7,7 +8,7 @@ pub mod rate;
 mod resources;
 mod server;
 mod show;
-mod when;
+pub mod when;
 
 use anyhow::Result;
 use jiff::Zoned;

@@ -115,6 +115,20 @@ impl Server {
             .context("this server does not know the request: is it older?")
     }
 
+    /// Fetches something, as CBOR.
+    pub fn fetch(&self, path: &str, parameters: &[(&str, String)]) -> Result<Vec<u8>> {
+        let request = with(self.agent.get(self.url(path)), parameters);
+        let response = request.header(http::header::AUTHORIZATION, self.token()).call();
+        let mut response = response.with_context(|| {
+            format!("cannot ask {}: is jobglass-server running there?", self.login.server)
+        })?;
+        if response.status().is_success() {
+            return Ok(response.body_mut().with_config().limit(u64::MAX).read_to_vec()?);
+        }
+        self.answer(Ok(response))?;
+        bail!("this server does not know the request: is it older?")
+    }
+
     /// Brings something, as CBOR.
     pub fn post(&self, path: &str, body: &[u8]) -> Result<Value, NotPosted> {
         let request = self.agent.post(self.url(path)).header(http::header::AUTHORIZATION, self.token());

@@ -5,7 +5,9 @@
 //! * `sender`: jobs on their way to the server, many in a request.
 //! * `progress`: how far it is.
 //! * `slurm`: what Slurm's commands wrote.
+//! * `clustercockpit`: its archive and database, and an archive for it.
 
+mod clustercockpit;
 mod input;
 mod progress;
 mod report;
@@ -14,11 +16,19 @@ mod slurm;
 
 use anyhow::Result;
 
-use crate::args::ImportCommand;
+use crate::args::{ExportCommand, ImportCommand};
 
 /// Says whether everything could be read.
 pub fn run(command: &ImportCommand) -> Result<bool> {
     match command {
         ImportCommand::Slurm(args) => slurm::run(args),
+        ImportCommand::ClusterCockpit(args) => clustercockpit::run(args),
+    }
+}
+
+/// Says whether everything could be given.
+pub fn export(command: &ExportCommand) -> Result<bool> {
+    match command {
+        ExportCommand::ClusterCockpit(args) => clustercockpit::export(args),
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs on their way to the server: many in a request, the next one made while the last one is stored.
+//! Jobs and values on their way to the server: many in a request, the next one made while the last one is stored.
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use record::accounting::{Accounting, JOBS_MAX};
+use record::measure::{Measures, VALUES_MAX};
 use serde_json::Value;
 
 use crate::ask::Server;
 
 /// A request is sent when it has so many bytes; the server takes eight million.
 const BYTES: usize = 4 << 20;
+/// Values in a request, and what is told of whole jobs.
+const VALUES: u64 = VALUES_MAX / 2;
+const TOLD: u64 = 10_000;
 /// Requests that wait for the server, and those that it has at a time: one is made ready there while another is stored.
 const WAITING: usize = 2;
 const AT_ONCE: usize = 2;
@@ -27,6 +31,8 @@ pub struct Sent {
     pub new: u64,
     pub replaced: u64,
     pub older: u64,
+    /// Values that were measured.
+    pub values: u64,
 }
 
 impl fmt::Display for Sent {
@@ -35,12 +41,17 @@ impl fmt::Display for Sent {
     }
 }
 
-/// Takes jobs one at a time.
+/// Where it goes, and what it is.
+type Request = (&'static str, Vec<u8>);
+
+/// Takes jobs and values one at a time.
 pub struct Sender {
     body: Vec<u8>,
     jobs: u64,
     all: u64,
-    queue: Option<SyncSender<Vec<u8>>>,
+    measures: Measures,
+    values: u64,
+    queue: Option<SyncSender<Request>>,
     threads: Vec<JoinHandle<Result<Sent>>>,
 }
 
@@ -53,7 +64,15 @@ impl Sender {
             thread::Builder::new().name("send".into()).spawn(move || work(&server, &waiting))
         };
         let threads = (0..AT_ONCE).map(spawn).collect::<Result<_, _>>()?;
-        Ok(Sender { body: Vec::with_capacity(BYTES), jobs: 0, all: 0, queue: Some(queue), threads })
+        Ok(Sender {
+            body: Vec::with_capacity(BYTES),
+            jobs: 0,
+            all: 0,
+            measures: Measures::default(),
+            values: 0,
+            queue: Some(queue),
+            threads,
+        })
     }
 
     /// How many jobs were taken.
@@ -78,6 +97,35 @@ impl Sender {
         let _ = minicbor::Encoder::new(&mut request).array(self.jobs);
         request.append(&mut self.body);
         self.jobs = 0;
+        self.push(("/api/v1/accounting", request))
+    }
+
+    /// What was measured. A series is never cut: the server takes it for all there is of it.
+    pub fn measured(&mut self, measures: Measures) -> Result<()> {
+        for series in measures.series {
+            let values = series.points.len() as u64;
+            if self.values + values > VALUES {
+                self.flush_measures()?;
+            }
+            self.values += values;
+            self.measures.series.push(series);
+        }
+        self.measures.told.extend(measures.told);
+        if self.measures.told.len() as u64 > TOLD { self.flush_measures() } else { Ok(()) }
+    }
+
+    fn flush_measures(&mut self) -> Result<()> {
+        let measures = std::mem::take(&mut self.measures);
+        self.values = 0;
+        if measures == Measures::default() {
+            return Ok(());
+        }
+        let request =
+            minicbor::to_vec(&measures).map_err(|error| anyhow!("values cannot be written: {error}"))?;
+        self.push(("/api/v1/measures", request))
+    }
+
+    fn push(&mut self, request: Request) -> Result<()> {
         let is_taken = self.queue.as_ref().is_some_and(|queue| queue.send(request).is_ok());
         if is_taken {
             Ok(())
@@ -89,6 +137,7 @@ impl Sender {
     /// Waits until the server has all of it.
     pub fn finish(mut self) -> Result<Sent> {
         self.flush()?;
+        self.flush_measures()?;
         self.join()
     }
 
@@ -100,29 +149,31 @@ impl Sender {
             all.new += sent.new;
             all.replaced += sent.replaced;
             all.older += sent.older;
+            all.values += sent.values;
         }
         Ok(all)
     }
 }
 
-fn work(server: &Server, waiting: &Mutex<Receiver<Vec<u8>>>) -> Result<Sent> {
+fn work(server: &Server, waiting: &Mutex<Receiver<Request>>) -> Result<Sent> {
     let mut sent = Sent::default();
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-    while let Ok(body) = next() {
-        let answer = post(server, &body)?;
+    while let Ok((path, body)) = next() {
+        let answer = post(server, path, &body)?;
         let number = |name: &str| answer[name].as_u64().unwrap_or(0);
         sent.new += number("new");
         sent.replaced += number("replaced");
         sent.older += number("older");
+        sent.values += number("values");
     }
     Ok(sent)
 }
 
 /// Told again, a job is kept the same: so it is, when the server was not ready or did not answer.
-fn post(server: &Server, body: &[u8]) -> Result<Value> {
+pub fn post(server: &Server, path: &str, body: &[u8]) -> Result<Value> {
     let mut wait = FIRST_WAIT;
     for _ in 1..TRIES {
-        match server.post("/api/v1/accounting", body) {
+        match server.post(path, body) {
             Err(error) if error.is_passing => {
                 eprintln!("jobglass: {:#}; trying again in {} ms", error.why, wait.as_millis());
                 thread::park_timeout(wait);
@@ -131,5 +182,5 @@ fn post(server: &Server, body: &[u8]) -> Result<Value> {
             other => return other.map_err(|error| error.why),
         }
     }
-    server.post("/api/v1/accounting", body).map_err(|error| error.why)
+    server.post(path, body).map_err(|error| error.why)
 }

@@ -13,6 +13,19 @@ pub(super) struct Account {
     pub row: Map<String, Value>,
 }
 
+impl Account {
+    /// What was reserved is the batch system's to say; agents see only what control groups let them.
+    pub fn overrule(&self, resources: &mut Value) {
+        for (name, own) in [("cpus", "cores"), ("memory", "memory"), ("gpus", "gpus")] {
+            let told = self.row.get(own).filter(|told| !told.is_null());
+            if let (Some(told), false) = (told, resources.is_null()) {
+                resources["reserved"][name] = told.clone();
+                resources["reserved"]["from"] = json!("accounting");
+            }
+        }
+    }
+}
+
 impl Snapshot<'_> {
     /// The last job with a number, as the batch system has it, else as people are shown it.
     pub(super) fn account(&self, filter: &Filter) -> Result<Option<Account>, StoreError> {

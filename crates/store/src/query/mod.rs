@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub mod environment;
+mod export;
 pub(crate) mod hosts;
 mod job;
 pub mod jobs;
@@ -91,9 +92,12 @@ impl Reader {
     /// such job.
     pub fn job(&self, filter: &Filter, now_ns: i64) -> Result<Option<Value>, StoreError> {
         self.ask(|snapshot| {
-            let resources = snapshot.resources(filter, now_ns)?;
+            let mut resources = snapshot.resources(filter, now_ns)?;
             let mut job = snapshot.job(filter)?;
             let account = snapshot.account(filter)?;
+            if let Some(account) = &account {
+                account.overrule(&mut resources);
+            }
             // A job that runs has been measured before one of its programs has ended; of others only the batch system knows.
             if job.is_none() && (!resources.is_null() || account.is_some()) {
                 job = Some(json!({"job": filter.job, "processes": [], "rows": 0, "libraries": [], "modules": [], "containers": []}));

@@ -320,13 +320,13 @@ fn used() -> Vec<JobColumn> {
         columns.push(share(
             format!("cpu_util_{of}"),
             format!("processors in use of those reserved, {word}"),
-            format!("100 * j.cpu_{of} / nullif(c.cores, 0)"),
+            format!("100 * j.cpu_{of} * j.nodes / nullif(c.cores, 0)"),
         ));
-        // Hundredths of GPUs.
+        // Hundredths of GPUs; characteristics are those of one node.
         columns.push(share(
             format!("gpu_util_{of}"),
             format!("GPUs in use of those reserved, {word}"),
-            format!("j.gpu_{of} / nullif(c.gpus, 0)"),
+            format!("j.gpu_{of} * j.nodes / nullif(c.gpus, 0)"),
         ));
     }
     columns

@@ -140,7 +140,7 @@ fn order(page: &Page) -> String {
 
 impl Which {
     /// What stands beside a job for these columns and for those of the conditions: what was measured of it, by us and by others.
-    fn beside<'a>(&self, columns: impl Iterator<Item = &'a Arc<JobColumn>>) -> String {
+    pub(super) fn beside<'a>(&self, columns: impl Iterator<Item = &'a Arc<JobColumn>>) -> String {
         let own = columns.map(|column| column.sql.as_str());
         let conditions =
             self.conditions.iter().flat_map(Condition::columns).map(|column| column.sql.as_str());
@@ -153,7 +153,7 @@ impl Which {
         beside.join(" ")
     }
 
-    fn conditions(&self) -> Conditions {
+    pub(super) fn conditions(&self) -> Conditions {
         let mut conditions = Conditions::default();
         if let Some(since) = self.since_ns {
             conditions.add("(c.end_ns >= ? OR c.end_ns IS NULL)", [Sql::BigInt(since)]);

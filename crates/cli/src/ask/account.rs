@@ -1,0 +1,82 @@
+//! What the batch system says of a job, and what other monitoring measured of it.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::jobs::duration;
+use super::show::{self, bytes, text, time};
+
+/// A line for each thing that is known; empty if the batch system was never asked.
+pub fn section(account: &Value) -> String {
+    let mut out = String::new();
+    if account.is_null() {
+        return out;
+    }
+    let _ = writeln!(out, "State     {}", ending(account));
+    let who = [("user", ""), ("project", "project "), ("partition", "partition "), ("qos", "QOS ")];
+    let who: Vec<String> = who
+        .iter()
+        .filter(|(name, _)| !account[name].is_null())
+        .map(|(name, word)| format!("{word}{}", text(&account[name])))
+        .collect();
+    let _ = writeln!(out, "Of        {}", who.join(", "));
+    let _ = writeln!(out, "Name      {}", text(&account["name"]));
+    let _ = writeln!(
+        out,
+        "Submitted {}, waited {}, began {}, ended {}, ran {} of {}",
+        time(&account["submit"]),
+        seconds(&account["wait_s"]),
+        time(&account["start"]),
+        time(&account["end"]),
+        seconds(&account["elapsed_s"]),
+        seconds(&account["limit_s"]),
+    );
+    let _ = writeln!(
+        out,
+        "Given     {} nodes ({}), {} cores, {} GPUs, {} memory",
+        text(&account["nodes"]),
+        text(&account["node_list"]),
+        text(&account["cores"]),
+        text(&account["gpus"]),
+        bytes(&account["memory"]),
+    );
+    out
+}
+
+fn ending(account: &Value) -> String {
+    let state = text(&account["state"]);
+    match (account["exit_code"].as_u64(), account["signal"].as_u64()) {
+        (Some(code), Some(signal)) if signal > 0 => format!("{state}, exit {code}, signal {signal}"),
+        (Some(code), _) => format!("{state}, exit {code}"),
+        _ => state,
+    }
+}
+
+fn seconds(value: &Value) -> String {
+    value.as_f64().map_or_else(show::unknown, duration)
+}
+
+const MEASURE: &[show::Column] = &[
+    ("METRIC", |row| text(&row["metric"])),
+    ("UNIT", |row| text(&row["unit"])),
+    (">AVERAGE", |row| number(&row["avg"])),
+    (">MEDIAN", |row| number(&row["median"])),
+    (">LEAST", |row| number(&row["min"])),
+    (">MOST", |row| number(&row["max"])),
+    (">NODES", |row| text(&row["nodes"])),
+    (">VALUES", |row| text(&row["readings"])),
+    ("FROM", |row| if row["from"] == "told" { "as it was told".into() } else { "its values".into() }),
+];
+
+fn number(value: &Value) -> String {
+    value.as_f64().map_or_else(show::unknown, |number| format!("{number:.3}"))
+}
+
+/// A table of what others measured; empty if they did not.
+pub fn measures(measures: &Value) -> String {
+    match measures.as_array() {
+        Some(rows) if !rows.is_empty() => format!("\nOther monitoring\n{}", show::table(rows, MEASURE)),
+        _ => String::new(),
+    }
+}

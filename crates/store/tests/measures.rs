@@ -1,0 +1,148 @@
+//! What other systems measured: kept, bound to jobs by their nodes and time, and given back as it was.
+
+use record::accounting::{Accounting, Other, Placed, State, TimeLimit, Tres};
+use record::measure::{Job, Measures, Name, Point, Series, Told};
+use serde_json::json;
+use store::jobs::{FIXED, Page, Which};
+use store::{Accounts, Filter, Limits, Store, Writer};
+
+const SECOND: u64 = 1_000_000_000;
+/// When the jobs ran: long ago, so that nothing is due again.
+const NOW: i64 = 2_000_000_000_000_000_000;
+
+fn open(dir: &tempfile::TempDir) -> (Store, Writer) {
+    let store = Store::open(dir.path(), &Limits::default()).unwrap();
+    let writer = store.writer().unwrap();
+    (store, writer)
+}
+
+fn job(number: &str, nodes: &str, from: u64, to: u64) -> Accounting {
+    Accounting {
+        cluster: Some("tiny".into()),
+        job: Some(number.into()),
+        shown: number.into(),
+        submit: Some((from - 1) * SECOND),
+        start: Some(from * SECOND),
+        end: Some(to * SECOND),
+        state: Some(State::Completed),
+        node_list: Some(nodes.into()),
+        ..Accounting::default()
+    }
+}
+
+/// A value at each of these seconds.
+fn series(host: &str, metric: Name, values: &[(u64, f64)]) -> Series {
+    let points =
+        values.iter().map(|(second, value)| Point { time: second * SECOND, value: *value }).collect();
+    Series { host: host.into(), metric, every: 10 * SECOND, points, ..Series::default() }
+}
+
+fn bind(store: &Store, writer: &mut Writer) {
+    let due = writer.due_measures(NOW);
+    let bound = store.reader().unwrap().bind(&due).unwrap();
+    writer.keep_bound(&bound, NOW).unwrap();
+}
+
+fn ours(name: &str) -> Name {
+    Name::Ours(name.into())
+}
+
+#[test]
+fn values_of_nodes_are_those_of_the_jobs_that_were_there_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let load = || ours("node_load");
+    let measures = Measures {
+        series: vec![
+            series("n1", load(), &[(100, 9900.0), (110, 100.0), (120, 200.0), (130, 300.0), (140, 7700.0)]),
+            series("n2", load(), &[(110, 500.0), (120, 500.0), (130, 500.0)]),
+            series("n3", load(), &[(120, 9900.0)]),
+            series("n1", Name::Own("fans".into()), &[(120, 3.5)]),
+        ],
+        told: vec![],
+    };
+    assert_eq!(writer.measure(&measures, NOW).unwrap().values, 10);
+    writer
+        .account(
+            &Accounts::of(&[
+                job("1", "n[1-2]", 100, 130),
+                job("2", "n9", 100, 130),
+                job("3", "n1", 900, 990),
+            ])
+            .unwrap(),
+        )
+        .unwrap();
+    bind(&store, &mut writer);
+    let reader = store.reader().unwrap();
+    let find = |text: &str| {
+        let columns = reader.job_columns().unwrap();
+        let condition = condition::Condition::parse(text, &columns.catalogue).unwrap();
+        let which = Which { conditions: vec![condition], ..Which::default() };
+        let page = Page {
+            columns: vec![columns.named("job").unwrap().clone()],
+            sort: FIXED.named("job").unwrap().clone(),
+            is_ascending: true,
+            limit: None,
+        };
+        let rows = reader.jobs(&which, &page).unwrap();
+        assert_eq!(reader.count_jobs(&which).unwrap(), rows.len() as u64);
+        rows.iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    // Hundredths in the table; half of the time at most 3.
+    for (text, expected) in [
+        ("node_load_avg = 3.5", "1"),
+        ("node_load_min = 1 and node_load_max = 5", "1"),
+        ("node_load_median = 3", "1"),
+        ("node_load_node_min = 2 and node_load_node_max = 5", "1"),
+        ("node_load_avg is unknown", "2 3"),
+        ("fans_max > 3", "1"),
+    ] {
+        assert_eq!(find(text), expected, "{text}");
+    }
+    let filter = Filter { job: Some("1".into()), ..Filter::default() };
+    let rows = reader.measure_series(&filter, "node_load").unwrap();
+    assert_eq!(rows.len(), 6);
+    let found = reader.job(&filter, NOW).unwrap().unwrap();
+    assert_eq!(found["account"]["node_list"], "n[1-2]");
+    assert_eq!(found["measures"].as_array().unwrap().len(), 2);
+    assert_eq!(found["measures"][1]["avg"], json!(350.0));
+}
+
+#[test]
+fn a_job_comes_back_as_it_was_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let told = Accounting {
+        user: Some("alice".into()),
+        account: Some("physics".into()),
+        time_limit: Some(TimeLimit::Nanos(7 * SECOND)),
+        allocated: vec![Tres { kind: "gres".into(), name: Some("gpu:a100".into()), count: 2 }],
+        placed: vec![Placed {
+            host: "n1".into(),
+            cpus: Some("0-3".into()),
+            gpus: vec!["0".into(), "1".into()],
+            memory: None,
+        }],
+        others: vec![Other { name: "x.y".into(), value: json!({"a": [1, 2.5, "b"]}).to_string() }],
+        ..job("7", "n[1-2]", 100, 130)
+    };
+    let of = Job { cluster: Some("tiny".into()), number: "7".into(), submit: told.submit, start: None };
+    let own = Series {
+        job: Some(of.clone()),
+        unit: Some("GB/s".into()),
+        part: Some("socket 0".into()),
+        ..series("n1", Name::Own("mem_bw".into()), &[(100, 0.1), (120, 0.3)])
+    };
+    let whole = Told { job: of, metric: Name::Own("mem_bw".into()), avg: Some(0.2), ..Told::default() };
+    let measures = Measures { series: vec![own], told: vec![whole] };
+    for _ in 0..2 {
+        writer.account(&Accounts::of(std::slice::from_ref(&told)).unwrap()).unwrap();
+        writer.measure(&measures, NOW).unwrap();
+        bind(&store, &mut writer);
+    }
+    let exported = store.reader().unwrap().export(&Which::default(), None, 10).unwrap();
+    assert_eq!(exported.len(), 1);
+    assert_eq!(exported[0].job, told);
+    assert_eq!(exported[0].measures, measures);
+    assert!(store.reader().unwrap().export(&Which::default(), Some(exported[0].id), 10).unwrap().is_empty());
+}
