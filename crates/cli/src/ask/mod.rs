@@ -7,7 +7,7 @@ pub mod rate;
 mod resources;
 mod server;
 mod show;
-mod when;
+pub mod when;
 
 use anyhow::Result;
 use jiff::Zoned;

@@ -90,6 +90,7 @@ pub struct NotPosted {
 }
 
 /// A server that can be asked.
+#[derive(Clone)]
 pub struct Server {
     login: Login,
     agent: Agent,
@@ -136,6 +137,11 @@ impl Server {
         let request = with(self.agent.delete(self.url(path)), parameters);
         let answer = self.answer(request.header(http::header::AUTHORIZATION, self.token()).call())?;
         answer.context("this server does not know the request: is it older?")
+    }
+
+    /// As it was typed or kept.
+    pub fn name(&self) -> &str {
+        &self.login.server
     }
 
     fn url(&self, path: &str) -> String {

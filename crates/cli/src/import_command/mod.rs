@@ -4,13 +4,15 @@
 //! * `report`: what could not be read, told and kept.
 //! * `sender`: jobs on their way to the server, many in a request.
 //! * `progress`: how far it is.
-//! * `slurm`: what Slurm's commands wrote.
+//! * `slurm`: what Slurm's commands wrote, and what they say now.
+//! * `stop`: the wish to stop.
 
 mod input;
 mod progress;
 mod report;
 mod sender;
 mod slurm;
+mod stop;
 
 use anyhow::Result;
 

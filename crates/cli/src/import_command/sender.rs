@@ -1,6 +1,7 @@
 //! Jobs on their way to the server: many in a request, the next one made while the last one is stored.
 
 use std::fmt;
+use std::ops::AddAssign;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,8 +16,9 @@ use crate::ask::Server;
 const BYTES: usize = 4 << 20;
 /// Requests that wait for the server.
 const WAITING: usize = 2;
-/// How often a server that is not ready is asked again, and how long the first wait is. Each is twice as long as the last.
-const TRIES: u32 = 8;
+/// How often a server that is not ready is asked, where nobody asks again later.
+pub const TRIES: u32 = 8;
+/// How long the first wait is. Each is twice as long as the last.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 
 /// What became of the jobs, as the server says.
@@ -25,6 +27,14 @@ pub struct Sent {
     pub new: u64,
     pub replaced: u64,
     pub older: u64,
+}
+
+impl AddAssign for Sent {
+    fn add_assign(&mut self, more: Sent) {
+        self.new += more.new;
+        self.replaced += more.replaced;
+        self.older += more.older;
+    }
 }
 
 impl fmt::Display for Sent {
@@ -36,20 +46,23 @@ impl fmt::Display for Sent {
 /// Takes jobs one at a time.
 pub struct Sender {
     body: Vec<u8>,
+    /// In the body, and of all.
+    held: u64,
     jobs: u64,
-    all: u64,
     queue: Option<SyncSender<Vec<u8>>>,
     thread: Option<JoinHandle<Result<Sent>>>,
 }
 
 impl Sender {
-    pub fn start(server: Server) -> Result<Sender> {
+    /// With so many tries for each request.
+    pub fn start(server: Server, tries: u32) -> Result<Sender> {
         let (queue, waiting) = sync_channel(WAITING);
-        let thread = thread::Builder::new().name("send".into()).spawn(move || work(&server, &waiting))?;
+        let thread =
+            thread::Builder::new().name("send".into()).spawn(move || work(&server, tries, &waiting))?;
         Ok(Sender {
             body: Vec::with_capacity(BYTES),
+            held: 0,
             jobs: 0,
-            all: 0,
             queue: Some(queue),
             thread: Some(thread),
         })
@@ -57,26 +70,26 @@ impl Sender {
 
     /// How many jobs were taken.
     pub fn jobs(&self) -> u64 {
-        self.all
+        self.jobs
     }
 
     pub fn send(&mut self, job: &Accounting) -> Result<()> {
         minicbor::encode(job, &mut self.body).map_err(|error| anyhow!("a job cannot be written: {error}"))?;
+        self.held += 1;
         self.jobs += 1;
-        self.all += 1;
-        if self.body.len() >= BYTES || self.jobs >= JOBS_MAX { self.flush() } else { Ok(()) }
+        if self.body.len() >= BYTES || self.held >= JOBS_MAX { self.flush() } else { Ok(()) }
     }
 
     /// Sends what was taken and not sent yet.
     fn flush(&mut self) -> Result<()> {
-        if self.jobs == 0 {
+        if self.held == 0 {
             return Ok(());
         }
         let mut request = Vec::with_capacity(self.body.len() + 9);
         // Writing into memory does not fail.
-        let _ = minicbor::Encoder::new(&mut request).array(self.jobs);
+        let _ = minicbor::Encoder::new(&mut request).array(self.held);
         request.append(&mut self.body);
-        self.jobs = 0;
+        self.held = 0;
         let is_taken = self.queue.as_ref().is_some_and(|queue| queue.send(request).is_ok());
         if is_taken {
             Ok(())
@@ -98,10 +111,10 @@ impl Sender {
     }
 }
 
-fn work(server: &Server, waiting: &Receiver<Vec<u8>>) -> Result<Sent> {
+fn work(server: &Server, tries: u32, waiting: &Receiver<Vec<u8>>) -> Result<Sent> {
     let mut sent = Sent::default();
     for body in waiting {
-        let answer = post(server, &body)?;
+        let answer = post(server, tries, &body)?;
         let number = |name: &str| answer[name].as_u64().unwrap_or(0);
         sent.new += number("new");
         sent.replaced += number("replaced");
@@ -111,9 +124,9 @@ fn work(server: &Server, waiting: &Receiver<Vec<u8>>) -> Result<Sent> {
 }
 
 /// Told again, a job is kept the same: so it is, when the server was not ready or did not answer.
-fn post(server: &Server, body: &[u8]) -> Result<Value> {
+fn post(server: &Server, tries: u32, body: &[u8]) -> Result<Value> {
     let mut wait = FIRST_WAIT;
-    for _ in 1..TRIES {
+    for _ in 1..tries {
         match server.post("/api/v1/accounting", body) {
             Err(error) if error.is_passing => {
                 eprintln!("jobglass: {:#}; trying again in {} ms", error.why, wait.as_millis());
