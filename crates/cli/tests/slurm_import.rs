@@ -8,12 +8,16 @@ mod common;
 #[allow(dead_code, reason = "only the server is used here")]
 mod server;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Row, must, new_dir, parse, wait_until};
+use cluster::Cluster;
+use common::{PATIENCE, Row, is_root, must, new_dir, parse, sleep_ms, wait_until};
+use jiff::Timestamp;
 use server::Server;
 use tempfile::TempDir;
 
@@ -278,9 +282,268 @@ fn a_follower_goes_on_whatever_is_away() {
     // The first one looks back a day, each of the next five minutes, one after a restart an hour.
     let length = |at: usize| {
         let (from, to) = &stand.asked()[at];
-        let time = |text: &str| format!("{text}Z").parse::<jiff::Timestamp>().unwrap().as_second();
+        let time = |text: &str| format!("{text}Z").parse::<Timestamp>().unwrap().as_second();
         (time(to) - time(from) - 30 * 86_400) / 60
     };
     assert_eq!((length(0), length(1)), (24 * 60, 5));
     assert!((60..70).contains(&length(last)), "{:?}", stand.asked()[last]);
+}
+
+/// As fast as Slurm takes them, by one user: those that end well, fail, are killed; arrays, steps, components; and those that are
+/// cancelled, queued again or too slow, whose numbers are printed.
+const SUBMIT: &str = r#"
+cd "$HOME"
+batch() { sbatch --parsable --output=/dev/null "$@"; }
+echo timeout $(batch --time=1 --wrap 'sleep 600')
+echo timeout $(batch --time=1 --wrap 'sleep 600')
+echo requeue $(batch --requeue --wrap 'sleep 20')
+for i in 1 2 3; do echo cancel $(batch --wrap 'sleep 600'); done
+for i in 1 2 3; do echo cancel $(batch --begin=now+1hour --wrap 'true'); done
+for i in $(seq 55); do
+    batch --job-name="job|$i" --wrap "sleep 0.$((i % 10))" >&2
+    batch --wrap "exit $((i % 7))" >&2
+    batch --wrap 'kill -9 $$' >&2
+done
+batch --array=1-30%6 --wrap 'exit $((SLURM_ARRAY_TASK_ID % 3))' >&2
+for i in $(seq 10); do batch --ntasks=2 --wrap 'srun -n2 true; srun -n1 false; srun -n1 sleep 0.5; exit 0' >&2; done
+batch --ntasks=1 : --ntasks=2 --wrap 'srun --het-group=0,1 true' >&2
+echo waits $(batch --nodes=4 --exclusive --begin=now+2hours --wrap true)
+"#;
+
+/// What both say of a job: shown name, submission, state, start, end, exit code, signal, nodes.
+type Course = [String; 8];
+
+/// By Slurm's own words, in UTC.
+fn by_sacct(cluster: &Cluster) -> Vec<Course> {
+    let mut sacct = cluster.with_slurm(Command::new("sacct"));
+    sacct.args(["-a", "-D", "-X", "-P", "-n", "-S", "now-1hour", "-E", "now+1day"]).env("TZ", "UTC");
+    let text = must(sacct.args(["-o", "JobID,Submit,State,Start,End,ExitCode,NodeList"]));
+    let unknown = |text: &str| matches!(text, "Unknown" | "None" | "None assigned");
+    let course = |line: &str| {
+        let words: Vec<&str> = line.split('|').map(|word| if unknown(word) { "" } else { word }).collect();
+        let (code, signal) = words[5].split_once(':').unwrap();
+        let state = words[2].split(' ').next().unwrap();
+        [words[0], words[1], state, words[3], words[4], code, signal, words[6]].map(str::to_owned)
+    };
+    let mut all: Vec<Course> = text.lines().map(course).collect();
+    all.sort();
+    all
+}
+
+/// By the server.
+fn by_server(server: &Server) -> Vec<Course> {
+    let text = |value: &Row| match value {
+        Row::String(text) => text.trim_end_matches(".000000Z").to_owned(),
+        Row::Null => String::new(),
+        other => other.to_string().trim_end_matches(".0").to_owned(),
+    };
+    let names = ["job_id", "submit", "state", "start", "end", "exit_code", "signal", "node_list"];
+    let mut all: Vec<Course> = jobs(server).iter().map(|row| names.map(|name| text(&row[name]))).collect();
+    all.sort();
+    all
+}
+
+/// When each job was first seen as it ended.
+#[derive(Default)]
+struct Watch(BTreeMap<Course, f64>);
+
+impl Watch {
+    fn look(&mut self, server: &Server) {
+        let found = by_server(server);
+        let now = Timestamp::now().as_nanosecond() as f64 / 1e9;
+        for course in found.iter().filter(|course| !course[4].is_empty()) {
+            self.0.entry(course.clone()).or_insert(now);
+        }
+    }
+
+    /// The longest time from an end to its being known, and whose it was.
+    fn latest(&self, expected: &[Course]) -> (f64, String) {
+        let lag = |course: &Course| {
+            let end: Timestamp = format!("{}Z", course[4]).parse().unwrap();
+            self.0[course] - end.as_second() as f64
+        };
+        let ended = expected.iter().filter(|course| !course[4].is_empty());
+        let latest = ended.map(|course| (lag(course), course[0].clone()));
+        latest.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap()
+    }
+}
+
+/// The jobs of [`SUBMIT`] that something is done to, by what that is.
+fn submit(cluster: &Cluster) -> BTreeMap<String, Vec<String>> {
+    let script = cluster.dir.join("home/jgalice/submit.sh");
+    fs::write(&script, SUBMIT).unwrap();
+    let began = std::time::Instant::now();
+    let text = cluster.as_user("jgalice", &["bash", script.to_str().unwrap()]);
+    eprintln!("submitted in {:.1} s", began.elapsed().as_secs_f64());
+    let mut jobs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (what, job) in text.lines().filter_map(|line| line.split_once(' ')) {
+        jobs.entry(what.to_owned()).or_default().push(job.to_owned());
+    }
+    jobs
+}
+
+fn state_of<'a>(courses: &'a [Course], job: &str) -> Vec<&'a str> {
+    courses.iter().filter(|course| course[0] == job).map(|course| course[2].as_str()).collect()
+}
+
+fn differences<'a>(a: &'a [Course], b: &[Course]) -> Vec<&'a Course> {
+    a.iter().filter(|course| !b.contains(course)).take(5).collect()
+}
+
+#[track_caller]
+fn same(found: &[Course], expected: &[Course]) {
+    assert!(
+        found == expected,
+        "not in Slurm: {:#?}\nnot on the server: {:#?}",
+        differences(found, expected),
+        differences(expected, found)
+    );
+}
+
+/// Every job once, with its right state and times, whatever happens to the importer.
+#[test]
+fn real_jobs_as_they_come() {
+    if !is_root("real_jobs_as_they_come") {
+        return;
+    }
+    let dir = new_dir();
+    let server = Server::start(dir.path().to_owned(), None);
+    let cluster = Cluster::start_in(dir.path(), &[]);
+    server.wait_ready();
+    let state = dir.path().join("import.state");
+    let follow = || {
+        let command = importer(&server, &state, &["--follow"]);
+        Follower::start(cluster.with_slurm(command), dir.path().join("import.log"))
+    };
+    let (mut watch, is_done) = (Watch::default(), AtomicBool::new(false));
+    let (special, expected, text) = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut watch = Watch::default();
+            while !is_done.load(Ordering::Relaxed) {
+                watch.look(&server);
+                sleep_ms(300);
+            }
+            watch
+        });
+        let _end = AtEnd(&is_done);
+        let follower = follow();
+        let special = submit(&cluster);
+        wait_until(30, "the first jobs", || by_server(&server).len() > 20);
+        follower.kill();
+        let follower = follow();
+        change(&server, &cluster, &special);
+        let waiting = special["waits"][0].as_str();
+        wait_until(120, "the end of all jobs", || {
+            sleep_ms(300);
+            let all = by_sacct(&cluster);
+            let mut open = all.iter().filter(|course| course[4].is_empty());
+            open.next().is_some_and(|course| course[0] == waiting) && open.next().is_none()
+        });
+        let expected = by_sacct(&cluster);
+        wait_until(10, "the server to know", || by_server(&server) == expected);
+        is_done.store(true, Ordering::Relaxed);
+        watch = looking.join().unwrap();
+        watch.look(&server);
+        (special, expected, follower.stop())
+    });
+    check(&by_server(&server), &expected, &special);
+    let (latest, job) = watch.latest(&expected);
+    eprintln!("{} jobs; the end of job {job} was known last, {latest:.1} s after it", expected.len());
+    assert!(latest <= 10.0 * PATIENCE as f64, "{latest} s, job {job}; {text}");
+    past(&cluster, &expected);
+}
+
+/// Lets the thread that looks end, also when the test fails.
+struct AtEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Has some jobs time out, begin again and be cancelled.
+fn change(server: &Server, cluster: &Cluster, special: &BTreeMap<String, Vec<String>>) {
+    let scontrol = |arguments: &[&str]| must(cluster.with_slurm(Command::new("scontrol")).args(arguments));
+    for job in &special["timeout"] {
+        wait_until(60, "the job that is too slow", || cluster.is_running(job));
+        scontrol(&["update", &format!("JobId={job}"), "EndTime=now"]);
+    }
+    let again = &special["requeue"][0];
+    wait_until(60, "the job that is queued again", || cluster.is_running(again));
+    scontrol(&["requeue", again]);
+    for job in special["cancel"].iter().take(3) {
+        wait_until(60, "the job that is cancelled", || cluster.is_running(job));
+    }
+    placed(server, cluster, &special["cancel"][0]);
+    for job in &special["cancel"] {
+        cluster.as_user("jgalice", &["scancel", job]);
+    }
+    // Slurm lets a job wait for two minutes before it begins again.
+    let pending = || scontrol(&["show", "job", again]).contains("JobState=PENDING");
+    wait_until(30, "the job to wait again", pending);
+    scontrol(&["update", &format!("JobId={again}"), "StartTime=now"]);
+}
+
+/// What the server says of all jobs is what Slurm says, and what was meant to happen did.
+fn check(found: &[Course], expected: &[Course], special: &BTreeMap<String, Vec<String>>) {
+    same(found, expected);
+    assert!(found.len() >= 200, "{} jobs", found.len());
+    for (what, states) in [
+        ("waits", &["PENDING"][..]),
+        ("requeue", &["REQUEUED", "COMPLETED"]),
+        ("cancel", &["CANCELLED"]),
+        ("timeout", &["TIMEOUT"]),
+    ] {
+        for job in &special[what] {
+            assert_eq!(state_of(found, job), states, "{what}");
+        }
+    }
+    assert!(found.iter().any(|course| course[2] == "FAILED" && course[6] == "9"), "{found:#?}");
+    assert_eq!(found.iter().filter(|course| course[0].contains('+')).count(), 2);
+    assert_eq!(found.iter().filter(|course| course[0].contains('_')).count(), 30);
+}
+
+/// Slurm tells which processors a job has while it runs.
+fn placed(server: &Server, cluster: &Cluster, job: &str) {
+    let mut found = Row::Null;
+    wait_until(60, "the places of a job", || {
+        let ask = [
+            "jobs",
+            "--json",
+            "--all-time",
+            "--where",
+            &format!("job = \"{job}\""),
+            "--fmt",
+            "cpu_ids,node_list",
+        ];
+        found = parse(&server.ask(&ask).output().unwrap()).pop().unwrap_or(Row::Null);
+        !found["cpu_ids"].is_null()
+    });
+    let shown = cluster.as_user("jgalice", &["scontrol", "show", "job", "-d", job]);
+    let ids = shown.split_whitespace().find_map(|word| word.strip_prefix("CPU_IDs=")).unwrap();
+    let node = found["node_list"].as_str().unwrap();
+    assert_eq!(found["cpu_ids"].as_str().unwrap(), format!("{node}:{ids}"));
+    eprintln!("job {job} has {}", found["cpu_ids"]);
+}
+
+/// The same by the history, in windows of a minute, and although it is killed.
+fn past(cluster: &Cluster, expected: &[Course]) {
+    let dir = new_dir();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    let state = dir.path().join("import.state");
+    let import = || cluster.with_slurm(importer(&server, &state, &["--from", "30m", "--window", "1m"]));
+    let first = Follower::start(import(), dir.path().join("import.log"));
+    wait_until(30, "some windows", || {
+        let text = String::from_utf8(fs::read(&state).unwrap_or_default()).unwrap();
+        text.contains("done")
+    });
+    sleep_ms(1000);
+    first.kill();
+    assert!(state.exists(), "it was not stopped in the middle");
+    let output = import().output().unwrap();
+    assert!(said(&output).contains("going on at"), "{}", said(&output));
+    assert!(output.status.success(), "{}", said(&output));
+    same(&by_server(&server), expected);
 }
