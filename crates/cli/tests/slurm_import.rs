@@ -407,6 +407,8 @@ fn real_jobs_as_they_come() {
         return;
     }
     let dir = new_dir();
+    fs::create_dir(dir.path().join("data")).unwrap();
+    fs::write(dir.path().join("data/site.toml"), SITE).unwrap();
     let server = Server::start(dir.path().to_owned(), None);
     let cluster = Cluster::start_in(dir.path(), &[]);
     server.wait_ready();
@@ -450,7 +452,29 @@ fn real_jobs_as_they_come() {
     let (latest, job) = watch.latest(&expected);
     eprintln!("{} jobs; the end of job {job} was known last, {latest:.1} s after it", expected.len());
     assert!(latest <= 10.0 * PATIENCE as f64, "{latest} s, job {job}; {text}");
+    machine(&server);
     past(&cluster, &expected);
+}
+
+/// What the site says over Slurm.
+const SITE: &str =
+    "[[partition]]\nname = \"gpu\"\nhas_gpus = true\n[[nodes]]\nnames = \"n[1-2]\"\ncores = 64\n";
+
+/// What the follower told of partitions, nodes and users.
+fn machine(server: &Server) {
+    let ask = |what: &str| parse(&server.ask(&["site", what, "--json"]).output().unwrap());
+    let column = |rows: &[Row], name: &str| rows.iter().map(|row| row[name].clone()).collect::<Vec<_>>();
+    let partitions = ask("partitions");
+    assert_eq!(column(&partitions, "partition"), ["gpu", "hdd", "regular", "test"]);
+    assert_eq!(column(&partitions, "has_gpus"), [Row::from(true), Row::Null, Row::Null, Row::Null]);
+    assert_eq!(column(&partitions, "is_default"), [false, false, true, false]);
+    let nodes = ask("nodes");
+    assert_eq!(column(&nodes, "node"), ["n1", "n2", "n3", "n4"]);
+    assert_eq!(column(&nodes, "cores"), [64, 64, 4, 4]);
+    assert!(nodes.iter().all(|node| node["cluster"] == "testbed" && node["memory"] == 2000u64 << 20));
+    let users = ask("users");
+    let alice = users.iter().find(|row| row["user"] == "jgalice").unwrap();
+    assert_eq!((&alice["project"], &alice["is_default"]), (&Row::from("physics"), &Row::from(true)));
 }
 
 /// Lets the thread that looks end, also when the test fails.

@@ -15,6 +15,7 @@ pub mod query;
 mod received;
 mod samples;
 mod schema;
+mod site;
 pub mod time;
 mod upkeep;
 mod write;

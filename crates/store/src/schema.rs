@@ -5,12 +5,13 @@ use duckdb::Connection;
 use crate::StoreError;
 
 /// Each step brings the tables from one version to the next; a step that has been released never changes.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     include_str!("../schema/0001.sql"),
     include_str!("../schema/0002.sql"),
     include_str!("../schema/0003.sql"),
     include_str!("../schema/0004.sql"),
     include_str!("../schema/0005.sql"),
+    include_str!("../schema/0006.sql"),
 ];
 
 /// The version this program reads and writes.

@@ -34,10 +34,11 @@ pub struct RejectsArgs {
 /// What cannot be read is named on standard error with file, line and text and kept in a file; everything else is imported.
 /// Imported again, nothing is doubled. Exit code 0, 1 if something could not be read, 2 for an error.
 #[derive(Debug, clap::Args)]
-#[command(group(ArgGroup::new("what").required(true).args(["file", "from", "follow"])))]
+#[command(group(ArgGroup::new("what").required(true).args(["file", "from", "follow", "site"])))]
 #[command(after_help = "Examples:
   jobglass import slurm --from 2020-01-01
   jobglass import slurm --follow --every 5s
+  jobglass import slurm --site
   jobglass import slurm --file sacct.txt
   sacct -aPDX --format=ALL -S 2026-01-01 | jobglass import slurm --file -
   jobglass import slurm --file phillips.log --xdmod --time-zone America/New_York
@@ -77,6 +78,9 @@ pub struct ImportSlurmArgs {
     /// Go on asking until SIGTERM or SIGINT
     #[arg(long, help_heading = "Service")]
     pub follow: bool,
+    /// Once what Slurm says of partitions, nodes, accounts and users; --follow does it daily
+    #[arg(long, help_heading = "Service")]
+    pub site: bool,
     /// How often to ask; less often where Slurm is slow
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = when::duration, help_heading = "Service")]
     pub every: Duration,

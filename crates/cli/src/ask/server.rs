@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use record::batch::Refusal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ureq::typestate::WithoutBody;
+use ureq::typestate::{WithBody, WithoutBody};
 use ureq::{Agent, Body, RequestBuilder, http};
 
 use crate::args::ServerArgs;
@@ -118,7 +118,16 @@ impl Server {
 
     /// Brings something, as CBOR.
     pub fn post(&self, path: &str, body: &[u8]) -> Result<Value, NotPosted> {
-        let request = self.agent.post(self.url(path)).header(http::header::AUTHORIZATION, self.token());
+        self.send(self.agent.post(self.url(path)), body)
+    }
+
+    /// The same in place of what is there.
+    pub fn put_cbor(&self, path: &str, body: &[u8]) -> Result<Value, NotPosted> {
+        self.send(self.agent.put(self.url(path)), body)
+    }
+
+    fn send(&self, request: RequestBuilder<WithBody>, body: &[u8]) -> Result<Value, NotPosted> {
+        let request = request.header(http::header::AUTHORIZATION, self.token());
         let response = request.header(http::header::CONTENT_TYPE, "application/cbor").send(body);
         let is_passing = response.as_ref().map_or(true, |response| {
             matches!(

@@ -1,6 +1,6 @@
 //! Keeps jobs as their batch system accounts for them: each once, replaced when more is known of it.
 
-mod rows;
+pub(crate) mod rows;
 
 use std::collections::{HashMap, HashSet};
 

@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 
 use super::nanos;
 
-fn time(time: Option<Nanos>) -> Sql {
+pub(crate) fn time(time: Option<Nanos>) -> Sql {
     time.map_or(Sql::Null, |time| Sql::BigInt(nanos(time)))
 }
 
-fn count(count: Option<u64>) -> Sql {
+pub(crate) fn count(count: Option<u64>) -> Sql {
     count.map_or(Sql::Null, Sql::UBigInt)
 }
 
@@ -22,7 +22,7 @@ fn number(number: Option<u32>) -> Sql {
     number.map_or(Sql::Null, Sql::UInt)
 }
 
-fn word(word: &Option<String>) -> Sql {
+pub(crate) fn word(word: &Option<String>) -> Sql {
     word.clone().map_or(Sql::Null, Sql::Text)
 }
 
@@ -31,19 +31,19 @@ fn text(bytes: &Option<Bytes>) -> Sql {
     bytes.as_ref().map_or(Sql::Null, |bytes| Sql::Text(bytes.to_string()))
 }
 
-fn words<'a>(words: impl Iterator<Item = &'a str>) -> Sql {
+pub(crate) fn text_of<'a>(words: impl Iterator<Item = &'a str>) -> Sql {
     let joined = words.collect::<Vec<_>>().join(",");
     if joined.is_empty() { Sql::Null } else { Sql::Text(joined) }
 }
 
 /// As Slurm writes it: `cpu=4,gres/gpu:a100=2`. Memory is in bytes, times are in nanoseconds.
-fn tres(list: &[Tres]) -> Sql {
+pub(crate) fn tres(list: &[Tres]) -> Sql {
     let one = |tres: &Tres| match &tres.name {
         Some(name) => format!("{}/{name}={}", tres.kind, tres.count),
         None => format!("{}={}", tres.kind, tres.count),
     };
     let all: Vec<String> = list.iter().map(one).collect();
-    words(all.iter().map(String::as_str))
+    text_of(all.iter().map(String::as_str))
 }
 
 fn exit(exit: Option<Exit>) -> [Sql; 2] {
@@ -52,7 +52,7 @@ fn exit(exit: Option<Exit>) -> [Sql; 2] {
 }
 
 /// How long it may run, and whether that is for ever.
-fn limit(limit: Option<TimeLimit>) -> [Sql; 2] {
+pub(crate) fn limit(limit: Option<TimeLimit>) -> [Sql; 2] {
     match limit {
         Some(TimeLimit::Nanos(limit)) => [time(Some(limit)), Sql::Boolean(false)],
         Some(TimeLimit::Unlimited) => [Sql::Null, Sql::Boolean(true)],
@@ -128,7 +128,7 @@ fn course(job: &Accounting) -> [Sql; 16] {
         limit_ns,
         is_unlimited,
         job.state.map_or(Sql::Null, |state| Sql::Text(state.name().to_owned())),
-        words(job.also.iter().map(|state| state.name())),
+        text_of(job.also.iter().map(|state| state.name())),
         canceller(&job.cancelled_by),
         exit_code,
         signal,
@@ -172,7 +172,7 @@ fn texts(job: &Accounting) -> Vec<Sql> {
     .map(text)
     .into();
     texts.extend([word(&job.constraints), word(&job.licenses)]);
-    texts.extend([words(job.flags.iter().map(String::as_str)), count(job.priority)]);
+    texts.extend([text_of(job.flags.iter().map(String::as_str)), count(job.priority)]);
     texts.extend(times_of_cpu(&job.used));
     texts.extend([job.used.max_rss, job.used.average_rss, job.used.energy].map(count));
     texts.push(others(job));
@@ -222,7 +222,7 @@ pub(super) fn node_row(id: u64, placed: &Placed) -> Vec<Sql> {
         Sql::UBigInt(id),
         Sql::Text(placed.host.clone()),
         word(&placed.cpus),
-        words(placed.gpus.iter().map(String::as_str)),
+        text_of(placed.gpus.iter().map(String::as_str)),
         count(placed.memory),
     ]
 }

@@ -19,6 +19,7 @@ use super::places::Places;
 use super::sacct::Sacct;
 use super::say;
 use super::seen::{Key, Seen};
+use super::site::Daily;
 use super::state::{self, Import, State, StateFile};
 use super::window::{Windows, ceil, earlier, floor, later};
 use crate::args::ImportSlurmArgs;
@@ -42,6 +43,7 @@ const OPEN: usize = 1 << 20;
 struct Follow {
     bringer: Bringer,
     places: Places,
+    site: Daily,
     file: StateFile,
     state: State,
     windows: Windows,
@@ -61,6 +63,7 @@ pub fn run(args: &ImportSlurmArgs) -> Result<bool> {
     let mut from = follow.state.done;
     while !stop.is_set() {
         let took = follow.round(from);
+        follow.site.tell(&follow.bringer.server, &stop, &mut follow.bringer.report);
         if stop.wait(follow.wait(took)) {
             break;
         }
@@ -88,6 +91,7 @@ impl Follow {
         Ok(Follow {
             bringer,
             places: Places::new(args.clusters.is_some()),
+            site: Daily::new(args.clusters.clone()),
             file,
             state,
             windows: Windows::new(args.window),

@@ -4,6 +4,7 @@
 //! * `history`: a span of time, window by window.
 //! * `follow`: round by round, for as long as it runs.
 //! * `bring`: one query, and all that is new of it to the server; `seen` knows what is not new.
+//! * `site`: partitions, nodes, accounts and users.
 //! * `places`: which processors and GPUs jobs have, while Slurm knows it.
 //! * `window`: how long a span one query is about. `state`: how far it is, in a file.
 //! * `sacct`: the query. `command`: runs it.
@@ -18,6 +19,7 @@ mod history;
 mod places;
 mod sacct;
 mod seen;
+mod site;
 mod state;
 mod window;
 
@@ -32,6 +34,7 @@ use crate::args::ImportSlurmArgs;
 pub fn run(args: &ImportSlurmArgs) -> Result<bool> {
     match &args.from {
         Some(from) => history::run(args, from),
+        None if args.site => site::run(args),
         None if args.follow => follow::run(args),
         None => files::run(args),
     }
