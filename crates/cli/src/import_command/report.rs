@@ -139,3 +139,35 @@ fn outcome(outcome: Outcome) -> &'static str {
         Outcome::Doubted => "doubted",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use import::{At, Reason};
+
+    /// Also by a later import that adds to the file.
+    #[test]
+    fn what_comes_again_is_kept_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rejects");
+        let progress = Progress::none();
+        for expected in [2, 4] {
+            let mut report = Report::adding(path.clone());
+            for text in
+                ["1 a line that goes on for a while, 00:05", "1 a line that goes on for a while, 00:10", "2"]
+            {
+                let (at, outcome, reason) = (At::Line(1), Outcome::Rejected, Reason::NoId);
+                report
+                    .take(&Problem { file: "sacct", at, text: text.as_bytes(), outcome, reason }, &progress);
+            }
+            assert_eq!(report.rejected, 2);
+            assert!(!report.finish().unwrap());
+            let kept = String::from_utf8(std::fs::read(&path).unwrap()).unwrap();
+            assert_eq!(
+                kept.matches("# sacct:1: rejected: a job or step without a number").count(),
+                expected,
+                "{kept}"
+            );
+        }
+    }
+}

@@ -108,8 +108,7 @@ impl Follow {
     fn next_from(&mut self) -> Timestamp {
         let from = earlier(self.state.done, OVERLAP);
         let since = self.looked_back.elapsed();
-        let is_due = since >= LOOK_BACK_EVERY || self.is_look_back_due && since >= LOOK_BACK_SOONEST;
-        if !is_due || self.failures > 0 {
+        if !is_look_back_due(since, self.is_look_back_due) || self.failures > 0 {
             return from;
         }
         self.looked_back = Instant::now();
@@ -187,6 +186,11 @@ impl Follow {
     }
 }
 
+/// So long after the last one, and if a job is missing or not.
+fn is_look_back_due(since: Duration, is_missing: bool) -> bool {
+    since >= if is_missing { LOOK_BACK_SOONEST } else { LOOK_BACK_EVERY }
+}
+
 fn is_missing(open: &HashSet<Key>, all: &HashSet<Key>) -> bool {
     open.iter().any(|key| !all.contains(key))
 }
@@ -228,6 +232,16 @@ mod tests {
                 seconds(expected),
                 "{every} {took} {failures}"
             );
+        }
+    }
+
+    #[test]
+    fn a_longer_look_back_now_and_then() {
+        for (minutes, is_missing, expected) in
+            [(1, false, false), (1, true, false), (6, true, true), (59, false, false), (61, false, true)]
+        {
+            let since = Duration::from_secs(60 * minutes);
+            assert_eq!(is_look_back_due(since, is_missing), expected, "{minutes} {is_missing}");
         }
     }
 
