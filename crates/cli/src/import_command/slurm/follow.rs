@@ -62,9 +62,10 @@ pub fn run(args: &ImportSlurmArgs) -> Result<bool> {
     let stop = follow.bringer.stop.clone();
     let mut from = follow.state.done;
     while !stop.is_set() {
+        let began = Instant::now();
         let took = follow.round(from);
         follow.site.tell(&follow.bringer.server, &stop, &mut follow.bringer.report);
-        if stop.wait(follow.wait(took)) {
+        if stop.wait(follow.wait(took, began.elapsed())) {
             break;
         }
         from = follow.next_from();
@@ -181,8 +182,10 @@ impl Follow {
         self.open = if open.len() <= OPEN { open } else { HashSet::new() };
     }
 
-    fn wait(&self, took: Duration) -> Duration {
-        pause(self.every, took, self.failures)
+    /// Rounds begin so often; what one took is not waited for once more, unless it failed.
+    fn wait(&self, took: Duration, spent: Duration) -> Duration {
+        let left = if self.failures == 0 { self.every.saturating_sub(spent) } else { self.every };
+        pause(left, took, self.failures)
     }
 }
 
