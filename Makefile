@@ -116,7 +116,7 @@ units := $(DESTDIR)$(PREFIX)/lib/systemd/system
 modules := $(share)/jobglass/modulefiles
 sysctl := $(DESTDIR)$(SYSCONFDIR)/sysctl.d/10-jobglass.conf
 config := $(DESTDIR)$(SYSCONFDIR)/jobglass/agent.toml
-fill := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(libdir)|g'
+fill := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(libdir)|g' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|g'
 
 install: $(bin) $(server) $(lib) ## install below PREFIX=/usr/local and SYSCONFDIR=/etc (DESTDIR= for packages)
 	rm -rf target/generated
@@ -135,6 +135,7 @@ install: $(bin) $(server) $(lib) ## install below PREFIX=/usr/local and SYSCONFD
 	install -d $(units) $(modules)/lmod/jobglass $(modules)/tcl/jobglass
 	$(fill) packaging/jobglass-agent.service >$(units)/jobglass-agent.service
 	$(fill) packaging/jobglass-server.service >$(units)/jobglass-server.service
+	$(fill) packaging/jobglass-import-slurm.service >$(units)/jobglass-import-slurm.service
 	$(fill) packaging/modulefiles/jobglass/lmod/$(version).lua >$(modules)/lmod/jobglass/$(version).lua
 	install -D -m755 packaging/slurmctld-prolog $(share)/jobglass/slurmctld-prolog
 	install -D -m644 crates/digest/site.toml $(share)/jobglass/site.toml
@@ -145,7 +146,7 @@ install: $(bin) $(server) $(lib) ## install below PREFIX=/usr/local and SYSCONFD
 
 uninstall: ## remove what install put there, but no configuration that was changed, and no spool
 	rm -f $(DESTDIR)$(PREFIX)/bin/jobglass $(DESTDIR)$(PREFIX)/bin/jobglass-server
-	rm -f $(units)/jobglass-agent.service $(units)/jobglass-server.service
+	rm -f $(units)/jobglass-agent.service $(units)/jobglass-server.service $(units)/jobglass-import-slurm.service
 	rm -f $(share)/man/man1/jobglass.1 $(share)/man/man1/jobglass-*.1
 	for name in jobglass jobglass-server; do \
 	    rm -f $(share)/bash-completion/completions/$$name $(share)/zsh/site-functions/_$$name \

@@ -2,6 +2,7 @@
 
 mod import;
 mod jobs;
+mod site;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ pub use import::{
     ExportClusterCockpitArgs, ExportCommand, ImportClusterCockpitArgs, ImportCommand, ImportSlurmArgs,
 };
 pub use jobs::JobsArgs;
+pub use site::{SiteArgs, SiteOf};
 
 /// What really runs on an HPC machine, and whether it was worth it.
 #[derive(Debug, Parser)]
@@ -28,6 +30,7 @@ pub enum Command {
     Job(JobArgs),
     Series(SeriesArgs),
     Nodes(NodesArgs),
+    Site(SiteArgs),
     Rate(RateArgs),
     Top(TopArgs),
     ShortJobs(ShortJobsArgs),

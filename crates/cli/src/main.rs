@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Command::Job(args) => ask::job(&args),
         Command::Series(args) => ask::series(&args),
         Command::Nodes(args) => ask::nodes(&args),
+        Command::Site(args) => ask::site::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Rate(args) => ask::rate::run(&args),
         Command::ShortJobs(args) => ask::short_jobs(&args),

@@ -2,6 +2,7 @@
 //! every process, however the job ends.
 
 #[path = "common/cluster.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
 mod cluster;
 mod common;
 #[path = "common/server.rs"]

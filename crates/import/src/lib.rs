@@ -28,7 +28,7 @@ mod lines;
 pub mod mapping;
 pub mod monitor;
 mod number;
-mod recent;
+pub mod recent;
 pub mod sink;
 pub mod slurm;
 mod time;

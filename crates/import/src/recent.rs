@@ -48,6 +48,10 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         self.young.len() + self.old.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How many entries had to go to make room.
     pub fn forgotten(&self) -> u64 {
         self.forgotten

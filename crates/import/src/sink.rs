@@ -88,6 +88,8 @@ pub enum Reason {
     OtherJob { asked: u64, found: u64 },
     #[error("more than {0} nodes")]
     TooManyNodes(usize),
+    #[error("more than can be sent at once: {kept} of {all} steps are kept")]
+    TooManySteps { kept: usize, all: usize },
 }
 
 /// How much of a text is repeated in a reason.

@@ -22,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::rate::Rates;
 use crate::read::{self, Readers};
 use crate::settings::Wishes;
+use crate::site;
 use crate::tokens::Tokens;
 use crate::wishes;
 
@@ -68,6 +69,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/wishes", get(wishes::wishes))
         .route("/api/v1/accounting", post(account::account))
         .route("/api/v1/measures", post(measure::measure))
+        .route("/api/v1/site", get(site::site).put(site::tell))
         .route("/api/v1/processes", get(read::processes))
         .route("/api/v1/top", get(read::top))
         .route("/api/v1/nodes", get(read::nodes))

@@ -24,6 +24,7 @@ pub mod read;
 pub mod retention;
 pub mod serve;
 pub mod settings;
+pub mod site;
 pub mod summaries;
 pub mod tls;
 pub mod tokens;

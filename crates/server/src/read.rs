@@ -506,7 +506,7 @@ pub async fn short_jobs(
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, crate::account::account, crate::measure::measure, crate::jobs::jobs, crate::jobs::columns, crate::jobs::export, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules,
+    paths(crate::ingest::ingest, crate::account::account, crate::measure::measure, crate::site::tell, crate::site::site, crate::jobs::jobs, crate::jobs::columns, crate::jobs::export, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules,
         crate::wishes::rate, crate::wishes::set_rate, crate::wishes::remove_rate, crate::wishes::wishes),
     components(schemas(Rows, Checked, crate::wishes::NewRate)),
     modifiers(&Tokens)

@@ -16,6 +16,8 @@ pub mod query;
 mod received;
 mod samples;
 mod schema;
+mod site;
+mod sql;
 pub mod time;
 mod upkeep;
 mod write;

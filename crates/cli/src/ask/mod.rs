@@ -8,6 +8,7 @@ pub mod rate;
 mod resources;
 mod server;
 mod show;
+pub mod site;
 pub mod when;
 
 use anyhow::Result;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use record::batch::Refusal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ureq::typestate::WithoutBody;
+use ureq::typestate::{WithBody, WithoutBody};
 use ureq::{Agent, Body, RequestBuilder, http};
 
 use crate::args::ServerArgs;
@@ -90,6 +90,7 @@ pub struct NotPosted {
 }
 
 /// A server that can be asked.
+#[derive(Clone)]
 pub struct Server {
     login: Login,
     agent: Agent,
@@ -131,7 +132,16 @@ impl Server {
 
     /// Brings something, as CBOR.
     pub fn post(&self, path: &str, body: &[u8]) -> Result<Value, NotPosted> {
-        let request = self.agent.post(self.url(path)).header(http::header::AUTHORIZATION, self.token());
+        self.send(self.agent.post(self.url(path)), body)
+    }
+
+    /// The same in place of what is there.
+    pub fn put_cbor(&self, path: &str, body: &[u8]) -> Result<Value, NotPosted> {
+        self.send(self.agent.put(self.url(path)), body)
+    }
+
+    fn send(&self, request: RequestBuilder<WithBody>, body: &[u8]) -> Result<Value, NotPosted> {
+        let request = request.header(http::header::AUTHORIZATION, self.token());
         let response = request.header(http::header::CONTENT_TYPE, "application/cbor").send(body);
         let is_passing = response.as_ref().map_or(true, |response| {
             matches!(
@@ -150,6 +160,11 @@ impl Server {
         let request = with(self.agent.delete(self.url(path)), parameters);
         let answer = self.answer(request.header(http::header::AUTHORIZATION, self.token()).call())?;
         answer.context("this server does not know the request: is it older?")
+    }
+
+    /// As it was typed or kept.
+    pub fn name(&self) -> &str {
+        &self.login.server
     }
 
     fn url(&self, path: &str) -> String {

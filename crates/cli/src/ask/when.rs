@@ -1,6 +1,8 @@
 //! Times as people write them.
 
-use anyhow::{Result, bail};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
@@ -31,6 +33,13 @@ pub fn parse(text: &str, now: &Zoned) -> Result<Timestamp> {
     bail!("{text:?} is not a time; write for example {FORMS}")
 }
 
+/// Understands how long something takes: 5s, 10m, 1d.
+pub fn duration(text: &str) -> Result<Duration> {
+    let wrong = || format!("{text:?} is not how long something takes; write for example 5s, 10m, 1h or 1d");
+    let time = ago(text.trim()).and_then(|time| Duration::try_from(time).ok());
+    time.filter(|time| !time.is_zero()).with_context(wrong)
+}
+
 /// A number and a unit: so long ago.
 fn ago(text: &str) -> Option<SignedDuration> {
     let at = text.find(|c: char| !c.is_ascii_digit())?;
@@ -57,6 +66,16 @@ pub fn local(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_long_it_takes() {
+        for (text, expected) in [("5s", 5), ("10m", 600), ("1h", 3600), (" 1d ", 86_400)] {
+            assert_eq!(duration(text).unwrap().as_secs(), expected, "{text}");
+        }
+        for text in ["", "5", "0s", "-5s", "soon", "2026-01-01"] {
+            assert!(duration(text).unwrap_err().to_string().contains("write for example"), "{text}");
+        }
+    }
 
     #[test]
     fn many_ways_to_say_it() {

@@ -11,7 +11,7 @@ use record::measure::Exported;
 
 use super::progress::Progress;
 use super::report::Report;
-use super::sender::Sender;
+use super::sender::{Sender, TRIES};
 use crate::args::{ExportClusterCockpitArgs, ImportClusterCockpitArgs};
 use crate::ask;
 
@@ -19,7 +19,7 @@ use crate::ask;
 pub fn run(args: &ImportClusterCockpitArgs) -> Result<bool> {
     let progress = Progress::of_bytes(None);
     let report = Report::new(args.rejects.rejects.clone());
-    let sender = Sender::start(ask::server(&args.server)?)?;
+    let sender = Sender::start(ask::server(&args.server)?, TRIES)?;
     let mut taking = Taking { sender, report, progress: &progress, failed: None };
     let read = if args.path.is_dir() {
         archive::read(&args.path, &archive::Options::default(), &mut taking)

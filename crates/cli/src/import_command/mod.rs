@@ -4,8 +4,9 @@
 //! * `report`: what could not be read, told and kept.
 //! * `sender`: jobs on their way to the server, many in a request.
 //! * `progress`: how far it is.
-//! * `slurm`: what Slurm's commands wrote.
+//! * `slurm`: what Slurm's commands wrote, and what they say now.
 //! * `clustercockpit`: its archive and database, and an archive for it.
+//! * `stop`: the wish to stop.
 
 mod clustercockpit;
 mod input;
@@ -13,6 +14,7 @@ mod progress;
 mod report;
 mod sender;
 mod slurm;
+mod stop;
 
 use anyhow::Result;
 

@@ -1,16 +1,24 @@
 //! What could not be read as it is: told on standard error, and kept whole in a file, so that it can be mended and imported again.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use import::{Outcome, Problem};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::progress::Progress;
 
 /// So many are told; all are kept.
 const TOLD: u64 = 20;
+
+/// Where lines come again and again, each is kept once, and no more than these.
+const KEPT_ONCE: usize = 100_000;
+
+/// So much of a line says whose it is.
+const LIKE: usize = 32;
 
 /// Where lines are kept unless another file is named.
 const FILE: &str = "jobglass-rejects.txt";
@@ -26,12 +34,19 @@ pub struct Report {
     pub doubted: u64,
     /// Files that end before their end.
     broken: u64,
+    /// What was seen, where the same comes again and again.
+    seen: Option<HashSet<u64>>,
 }
 
 impl Report {
     pub fn new(path: Option<PathBuf>) -> Report {
         let path = path.unwrap_or_else(|| FILE.into());
-        Report { path, file: None, error: None, rejected: 0, mended: 0, doubted: 0, broken: 0 }
+        Report { path, file: None, error: None, rejected: 0, mended: 0, doubted: 0, broken: 0, seen: None }
+    }
+
+    /// Adds to the file, and takes each problem once: one that is asked again says the same again.
+    pub fn adding(path: PathBuf) -> Report {
+        Report { seen: Some(HashSet::new()), ..Report::new(Some(path)) }
     }
 
     pub fn problems(&self) -> u64 {
@@ -39,6 +54,11 @@ impl Report {
     }
 
     pub fn take(&mut self, problem: &Problem<'_>, progress: &Progress) {
+        if let Some(seen) = &mut self.seen
+            && (seen.len() >= KEPT_ONCE || !seen.insert(likeness(problem)))
+        {
+            return;
+        }
         match problem.outcome {
             Outcome::Rejected => self.rejected += 1,
             Outcome::Mended => self.mended += 1,
@@ -58,7 +78,11 @@ impl Report {
     fn keep(&mut self, problem: &Problem<'_>) -> std::io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(BufWriter::new(File::create(&self.path)?)),
+            none => {
+                let mut options = File::options();
+                options.create(true).write(true).append(self.seen.is_some()).truncate(self.seen.is_none());
+                none.insert(BufWriter::new(options.open(&self.path)?))
+            }
         };
         writeln!(
             file,
@@ -69,7 +93,9 @@ impl Report {
             problem.reason
         )?;
         file.write_all(problem.text)?;
-        writeln!(file)
+        writeln!(file)?;
+        // Whoever runs for weeks, or is killed, keeps them all the same.
+        if self.seen.is_some() { file.flush() } else { Ok(()) }
     }
 
     /// A file cannot be read any further.
@@ -100,10 +126,48 @@ impl Report {
     }
 }
 
+/// The same for what is told again: the times of a job that runs change, what is wrong and whose it is do not.
+fn likeness(problem: &Problem<'_>) -> u64 {
+    let start = &problem.text[..problem.text.len().min(LIKE)];
+    xxh3_64(&[problem.reason.to_string().as_bytes(), b"\0", start].concat())
+}
+
 fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Rejected => "rejected",
         Outcome::Mended => "mended",
         Outcome::Doubted => "doubted",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use import::{At, Reason};
+
+    /// Also by a later import that adds to the file.
+    #[test]
+    fn what_comes_again_is_kept_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rejects");
+        let progress = Progress::none();
+        for expected in [2, 4] {
+            let mut report = Report::adding(path.clone());
+            for text in
+                ["1 a line that goes on for a while, 00:05", "1 a line that goes on for a while, 00:10", "2"]
+            {
+                let (at, outcome, reason) = (At::Line(1), Outcome::Rejected, Reason::NoId);
+                report
+                    .take(&Problem { file: "sacct", at, text: text.as_bytes(), outcome, reason }, &progress);
+            }
+            assert_eq!(report.rejected, 2);
+            assert!(!report.finish().unwrap());
+            let kept = String::from_utf8(std::fs::read(&path).unwrap()).unwrap();
+            assert_eq!(
+                kept.matches("# sacct:1: rejected: a job or step without a number").count(),
+                expected,
+                "{kept}"
+            );
+        }
     }
 }

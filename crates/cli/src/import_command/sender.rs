@@ -1,6 +1,7 @@
 //! Jobs and values on their way to the server: many in a request, the next one made while the last one is stored.
 
 use std::fmt;
+use std::ops::AddAssign;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -21,8 +22,9 @@ const TOLD: u64 = 10_000;
 /// Requests that wait for the server, and those that it has at a time: one is made ready there while another is stored.
 const WAITING: usize = 2;
 const AT_ONCE: usize = 2;
-/// How often a server that is not ready is asked again, and how long the first wait is. Each is twice as long as the last.
-const TRIES: u32 = 8;
+/// How often a server that is not ready is asked, where nobody asks again later.
+pub const TRIES: u32 = 8;
+/// How long the first wait is. Each is twice as long as the last.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 
 /// What became of the jobs, as the server says.
@@ -33,6 +35,15 @@ pub struct Sent {
     pub older: u64,
     /// Values that were measured.
     pub values: u64,
+}
+
+impl AddAssign for Sent {
+    fn add_assign(&mut self, more: Sent) {
+        self.new += more.new;
+        self.replaced += more.replaced;
+        self.older += more.older;
+        self.values += more.values;
+    }
 }
 
 impl fmt::Display for Sent {
@@ -47,8 +58,9 @@ type Request = (&'static str, Vec<u8>);
 /// Takes jobs and values one at a time.
 pub struct Sender {
     body: Vec<u8>,
+    /// In the body, and of all.
+    held: u64,
     jobs: u64,
-    all: u64,
     measures: Measures,
     values: u64,
     queue: Option<SyncSender<Request>>,
@@ -56,18 +68,19 @@ pub struct Sender {
 }
 
 impl Sender {
-    pub fn start(server: Server) -> Result<Sender> {
+    /// With so many tries for each request.
+    pub fn start(server: Server, tries: u32) -> Result<Sender> {
         let (queue, waiting) = sync_channel(WAITING);
         let (server, waiting) = (Arc::new(server), Arc::new(Mutex::new(waiting)));
         let spawn = |_| {
             let (server, waiting) = (server.clone(), waiting.clone());
-            thread::Builder::new().name("send".into()).spawn(move || work(&server, &waiting))
+            thread::Builder::new().name("send".into()).spawn(move || work(&server, tries, &waiting))
         };
         let threads = (0..AT_ONCE).map(spawn).collect::<Result<_, _>>()?;
         Ok(Sender {
             body: Vec::with_capacity(BYTES),
+            held: 0,
             jobs: 0,
-            all: 0,
             measures: Measures::default(),
             values: 0,
             queue: Some(queue),
@@ -77,26 +90,26 @@ impl Sender {
 
     /// How many jobs were taken.
     pub fn jobs(&self) -> u64 {
-        self.all
+        self.jobs
     }
 
     pub fn send(&mut self, job: &Accounting) -> Result<()> {
         minicbor::encode(job, &mut self.body).map_err(|error| anyhow!("a job cannot be written: {error}"))?;
+        self.held += 1;
         self.jobs += 1;
-        self.all += 1;
-        if self.body.len() >= BYTES || self.jobs >= JOBS_MAX { self.flush() } else { Ok(()) }
+        if self.body.len() >= BYTES || self.held >= JOBS_MAX { self.flush() } else { Ok(()) }
     }
 
     /// Sends what was taken and not sent yet.
     fn flush(&mut self) -> Result<()> {
-        if self.jobs == 0 {
+        if self.held == 0 {
             return Ok(());
         }
         let mut request = Vec::with_capacity(self.body.len() + 9);
         // Writing into memory does not fail.
-        let _ = minicbor::Encoder::new(&mut request).array(self.jobs);
+        let _ = minicbor::Encoder::new(&mut request).array(self.held);
         request.append(&mut self.body);
-        self.jobs = 0;
+        self.held = 0;
         self.push(("/api/v1/accounting", request))
     }
 
@@ -145,21 +158,17 @@ impl Sender {
         self.queue = None;
         let mut all = Sent::default();
         for thread in self.threads.drain(..) {
-            let sent = thread.join().map_err(|_| anyhow!("the sender has ended"))??;
-            all.new += sent.new;
-            all.replaced += sent.replaced;
-            all.older += sent.older;
-            all.values += sent.values;
+            all += thread.join().map_err(|_| anyhow!("the sender has ended"))??;
         }
         Ok(all)
     }
 }
 
-fn work(server: &Server, waiting: &Mutex<Receiver<Request>>) -> Result<Sent> {
+fn work(server: &Server, tries: u32, waiting: &Mutex<Receiver<Request>>) -> Result<Sent> {
     let mut sent = Sent::default();
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
     while let Ok((path, body)) = next() {
-        let answer = post(server, path, &body)?;
+        let answer = post(server, tries, path, &body)?;
         let number = |name: &str| answer[name].as_u64().unwrap_or(0);
         sent.new += number("new");
         sent.replaced += number("replaced");
@@ -170,9 +179,9 @@ fn work(server: &Server, waiting: &Mutex<Receiver<Request>>) -> Result<Sent> {
 }
 
 /// Told again, a job is kept the same: so it is, when the server was not ready or did not answer.
-pub fn post(server: &Server, path: &str, body: &[u8]) -> Result<Value> {
+pub fn post(server: &Server, tries: u32, path: &str, body: &[u8]) -> Result<Value> {
     let mut wait = FIRST_WAIT;
-    for _ in 1..TRIES {
+    for _ in 1..tries {
         match server.post(path, body) {
             Err(error) if error.is_passing => {
                 eprintln!("jobglass: {:#}; trying again in {} ms", error.why, wait.as_millis());

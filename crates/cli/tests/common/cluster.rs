@@ -19,8 +19,13 @@ impl Cluster {
 
     /// With these options of `testbed/cluster start`.
     pub fn start_with(node: &Node, options: &[&str]) -> Cluster {
+        Cluster::start_in(node.dir.path(), options)
+    }
+
+    /// With all its files below this directory.
+    pub fn start_in(dir: &Path, options: &[&str]) -> Cluster {
         must(Command::new(root().join("testbed/cluster")).arg("install"));
-        let cluster = Cluster { dir: node.dir.path().join("cluster") };
+        let cluster = Cluster { dir: dir.join("cluster") };
         must(cluster.command("start").args(options).stderr(Stdio::inherit()));
         cluster
     }
@@ -36,6 +41,13 @@ impl Cluster {
         let mut command = Command::new(root().join("testbed/cluster"));
         command.args(["as", user, "--dir"]).arg(&self.dir).arg("--").args(args);
         must(&mut command).trim().to_owned()
+    }
+
+    /// A command that finds Slurm's configuration and its commands, as root.
+    pub fn with_slurm(&self, mut command: Command) -> Command {
+        command.env("SLURM_CONF", self.dir.join("etc/slurm.conf"));
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+        command
     }
 
     /// Submits a script and gives the job's number.

@@ -46,7 +46,7 @@ pub fn sleep_ms(ms: u64) {
 }
 
 /// A machine that others keep busy gets so many times the time.
-const PATIENCE: u64 = 3;
+pub const PATIENCE: u64 = 3;
 
 /// Waits until `done`, for about `seconds` at most.
 pub fn wait_until(seconds: u64, what: &str, mut done: impl FnMut() -> bool) {

@@ -65,6 +65,28 @@ impl Field {
     }
 }
 
+/// Of two fields that say the same, the one that is not asked for if there is the other.
+const INSTEAD: [(&str, &str); 4] = [
+    ("AllocCPUS", "NCPUS"),
+    ("Elapsed", "ElapsedRaw"),
+    ("ConsumedEnergy", "ConsumedEnergyRaw"),
+    ("TimelimitRaw", "Timelimit"),
+];
+
+/// What to ask a `sacct` for that has these fields (`sacct --helpformat`): all that is kept, the numbers of the job first
+/// and what users write last, so that a line that breaks in a text has shown by then whose it is.
+pub fn wanted<'a>(offered: impl Iterator<Item = &'a str>) -> Vec<&'static str> {
+    let offered: Vec<&Field> = offered.filter_map(Field::named).collect();
+    let is_offered = |name: &str| offered.iter().any(|field| field.name == name);
+    let is_said_better =
+        |field: &Field| INSTEAD.iter().any(|(worse, better)| field.name == *worse && is_offered(better));
+    let is_kept = |field: &&&Field| !matches!(field.slot, Skipped | SkippedAny) && !is_said_better(field);
+    let mut wanted: Vec<&Field> = offered.iter().filter(is_kept).copied().collect();
+    wanted.sort_by_key(|field| (field.is_any(), !field.is_always_told(), !field.is_id()));
+    wanted.dedup_by_key(|field| field.name);
+    wanted.iter().map(|field| field.name).collect()
+}
+
 /// The fields of the logs that XDMoD keeps, in their order; such a log has no line with names.
 pub const XDMOD: [&str; 26] = [
     "jobid",
@@ -234,6 +256,15 @@ static FIELDS: &[Field] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_sacct_is_asked_for() {
+        let old = "AllocCPUS Comment AssocID Elapsed JobID JobName JobIDRaw State StdErr Start Invented";
+        let expected = ["JobID", "JobIDRaw", "State", "AllocCPUS", "Elapsed", "Start", "Comment", "JobName"];
+        assert_eq!(wanted(old.split(' ')), expected);
+        let both = "ElapsedRaw Elapsed NCPUS AllocCPUS TimelimitRaw Timelimit";
+        assert_eq!(wanted(both.split(' ')), ["ElapsedRaw", "NCPUS", "Timelimit"]);
+    }
 
     #[test]
     fn fields_are_found_by_name() {

@@ -22,5 +22,5 @@ pub mod site;
 pub mod text;
 mod tres;
 
-pub use field::XDMOD;
+pub use field::{XDMOD, wanted};
 pub use printed::Report;

@@ -14,6 +14,7 @@ mod programs;
 pub(crate) mod resources;
 mod series;
 mod short;
+mod site;
 mod top;
 mod uses;
 
@@ -129,6 +130,11 @@ impl Reader {
     /// How the nodes fare, or one of them.
     pub fn nodes(&self, host: Option<&str>, now_ns: i64) -> Result<Rows, StoreError> {
         self.ask(|snapshot| snapshot.nodes(host, now_ns))
+    }
+
+    /// The machine as its batch system has it, with what the site says over it: all clusters, or one.
+    pub fn site(&self, cluster: Option<&str>) -> Result<Value, StoreError> {
+        self.ask(|snapshot| snapshot.site(cluster))
     }
 
     /// The batch jobs that run now, by their last readings.

@@ -195,6 +195,13 @@ pub const USUAL: [&str; 25] = [
     "name",
 ];
 
+/// What a job had on each of its nodes, where somebody looked while Slurm knew it.
+fn placed(what: &str) -> String {
+    format!(
+        "(SELECT string_agg(p.host || ':' || p.{what}, ' ' ORDER BY p.host) FROM accounting_node p WHERE p.id = c.id)"
+    )
+}
+
 /// What the batch system says.
 fn accounted() -> Vec<JobColumn> {
     use Type::{Boolean, Bytes, Duration, Number, Share, Text, Time};
@@ -257,6 +264,8 @@ fn accounted() -> Vec<JobColumn> {
         new("is_unlimited", Boolean, "whether it might have run for ever", "c.is_unlimited"),
         new("nodes", Number, "how many nodes it had, or asked for", "c.nodes"),
         new("node_list", Text, "which nodes it had", "c.node_list"),
+        new("cpu_ids", Text, "which hardware threads it had on each node: n1:0-3 n2:8", &placed("cpus")),
+        new("gpu_ids", Text, "which GPUs it had on each node: n1:0,1", &placed("gpus")),
         new("cores", Number, "how many processors it had, or asked for", "c.cores"),
         new("requested_cores", Number, "how many processors it asked for", "c.requested_cores"),
         new("tasks", Number, "how many tasks it had", "c.tasks"),

@@ -1,4 +1,4 @@
-//! `jobglass import slurm`: files that `sacct` wrote.
+//! `jobglass import slurm --file F`: files that `sacct` wrote.
 
 use std::io;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use import::{Error, Problem, Sink};
 use jiff::tz::TimeZone;
 use record::accounting::Accounting;
 
-use super::input::Input;
-use super::progress::Progress;
-use super::report::Report;
-use super::sender::Sender;
+use super::super::input::Input;
+use super::super::progress::Progress;
+use super::super::report::Report;
+use super::super::sender::{Sender, TRIES};
 use crate::args::ImportSlurmArgs;
 use crate::ask;
 
@@ -24,7 +24,7 @@ const LOOK: u64 = 500;
 pub fn run(args: &ImportSlurmArgs) -> Result<bool> {
     let options = options(args)?;
     let mut report = Report::new(args.rejects.rejects.clone());
-    let mut sender = Sender::start(ask::server(&args.server)?)?;
+    let mut sender = Sender::start(ask::server(&args.server)?, TRIES)?;
     for path in &args.file {
         let input = Input::open(path)?;
         read(input, &options, &mut sender, &mut report)?;
