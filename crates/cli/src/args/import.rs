@@ -10,7 +10,7 @@ use crate::ask::when;
 
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
-    Slurm(ImportSlurmArgs),
+    Slurm(Box<ImportSlurmArgs>),
     #[command(name = "clustercockpit")]
     ClusterCockpit(ImportClusterCockpitArgs),
 }
