@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub use import::{
-    ExportClusterCockpitArgs, ExportCommand, ImportClusterCockpitArgs, ImportCommand, ImportSlurmArgs,
+    CollectdSecurity, ExportClusterCockpitArgs, ExportCommand, ImportCleoArgs, ImportClusterCockpitArgs,
+    ImportCollectdArgs, ImportCommand, ImportGangliaArgs, ImportInfluxArgs, ImportSlurmArgs, MonitorArgs,
 };
 pub use jobs::JobsArgs;
 pub use site::{SiteArgs, SiteOf};
@@ -26,7 +27,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Processes(ProcessesArgs),
-    Jobs(JobsArgs),
+    Jobs(Box<JobsArgs>),
     Job(JobArgs),
     Series(SeriesArgs),
     Nodes(NodesArgs),

@@ -1,5 +1,6 @@
 //! `jobglass import`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,8 +12,158 @@ use crate::ask::when;
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
     Slurm(Box<ImportSlurmArgs>),
+    Cleo(ImportCleoArgs),
     #[command(name = "clustercockpit")]
     ClusterCockpit(ImportClusterCockpitArgs),
+    Ganglia(ImportGangliaArgs),
+    Collectd(ImportCollectdArgs),
+    Influx(ImportInfluxArgs),
+}
+
+/// Import jobs that Cleo has kept
+///
+/// The short log (cleo-short.log), or rows of jobs with semicolons between the fields. Exit code 0, 1 if something could not be read,
+/// 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass import cleo --log /var/log/cleo-short.log --cluster lomonosov --time-zone Europe/Moscow
+  jobglass import cleo --rows jobs.csv --cluster lomonosov")]
+pub struct ImportCleoArgs {
+    /// The short log; - is standard input
+    #[arg(long, value_name = "FILE", required_unless_present = "rows")]
+    pub log: Vec<PathBuf>,
+    /// Rows of jobs: id;user;command;workdir;queue;t_submit;t_start;t_end;node:cpu,…;ncores;timelimit;state
+    #[arg(long, value_name = "FILE")]
+    pub rows: Vec<PathBuf>,
+    /// The zone of the log's times, such as Europe/Moscow or UTC [default: that of this machine]
+    #[arg(long, value_name = "ZONE")]
+    pub time_zone: Option<String>,
+    /// The cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Keep lines that could not be read as they are in this file [default: jobglass-rejects.txt]
+    #[arg(long, value_name = "FILE", help_heading = "Problems")]
+    pub rejects: Option<PathBuf>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// What all monitoring systems have in common
+#[derive(Debug, Clone, clap::Args)]
+pub struct MonitorArgs {
+    /// More rows of the table that says which of their names is which metric of ours
+    #[arg(long, value_name = "FILE", help_heading = "Names")]
+    pub mapping: Vec<PathBuf>,
+    /// The cluster, where several have nodes of the same name
+    #[arg(long, value_name = "NAME", help_heading = "Names")]
+    pub cluster: Option<String>,
+    /// Keep the domain in the names of nodes: the batch system calls them so
+    #[arg(long, help_heading = "Names")]
+    pub full_names: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Take in what Ganglia measures, as long as it runs
+///
+/// Asks gmond (8649) or gmetad (8651; 8652 with --query) for the state of all nodes, and listens to the packets of gmond and gmetric.
+/// Values are bound to the jobs that ran on a node at the time. Runs until SIGTERM or Ctrl-C.
+/// Exit code 0, 1 if something was no reading or could not be stored, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass import ganglia --poll gmetad.example:8651 --every 15
+  jobglass import ganglia --listen 239.2.11.71:8649
+  jobglass import ganglia --poll localhost:8649 --once")]
+pub struct ImportGangliaArgs {
+    /// Ask this gmond or gmetad
+    #[arg(long, value_name = "HOST:PORT")]
+    pub poll: Vec<String>,
+    /// What to ask gmetad's interactive port for: /CLUSTER, /CLUSTER/HOST
+    #[arg(long, value_name = "PATH", requires = "poll")]
+    pub query: Option<String>,
+    /// Seconds from one question to the next
+    #[arg(long, value_name = "S", default_value_t = 15.0, value_parser = super::parse_interval)]
+    pub every: f64,
+    /// Ask once, and end
+    #[arg(long, requires = "poll", conflicts_with = "listen")]
+    pub once: bool,
+    /// Listen to packets here; with the address of a group, as a member of it
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub monitor: MonitorArgs,
+}
+
+/// Take in what collectd measures, as long as it runs
+///
+/// Listens to packets of its plugin network, plain, signed or encrypted, and to posts of its plugin write_http (JSON); reads the files
+/// of its plugin csv. Values are bound to the jobs that ran on a node at the time. Runs until SIGTERM or Ctrl-C, or until all files are read.
+/// Exit code 0, 1 if something was no reading or could not be stored, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass import collectd --listen 0.0.0.0:25826
+  jobglass import collectd --listen 0.0.0.0:25826 --security encrypt --auth-file /etc/collectd/passwd
+  jobglass import collectd --http 127.0.0.1:8094
+  jobglass import collectd --csv /var/lib/collectd/csv")]
+pub struct ImportCollectdArgs {
+    /// Listen to packets here; with the address of a group, as a member of it
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// What packets must be; what is less is dropped and counted
+    #[arg(long, value_enum, default_value_t = CollectdSecurity::None)]
+    pub security: CollectdSecurity,
+    /// Users and passwords, as collectd's AuthFile has them
+    #[arg(long, value_name = "FILE")]
+    pub auth_file: Option<PathBuf>,
+    /// More types than those that are shipped with collectd
+    #[arg(long, value_name = "FILE")]
+    pub types_db: Vec<PathBuf>,
+    /// Take posts of write_http here
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub http: Option<SocketAddr>,
+    /// Read the files of the plugin csv
+    #[arg(long, value_name = "DIR")]
+    pub csv: Option<PathBuf>,
+    /// Posts and files have rates instead of counters (StoreRates true)
+    #[arg(long)]
+    pub rates: bool,
+    #[command(flatten)]
+    pub monitor: MonitorArgs,
+}
+
+/// What a packet of collectd must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum CollectdSecurity {
+    None,
+    Sign,
+    Encrypt,
+}
+
+/// Take in InfluxDB's line protocol, as Telegraf, cc-metric-collector, Clustrx and DiMMon speak it
+///
+/// A line is MEASUREMENT,hostname=NODE[,tag=value…] field=value[,…] TIME. Values are bound to the jobs that ran on a node at the time.
+/// Runs until SIGTERM or Ctrl-C, or until all files are read.
+/// Exit code 0, 1 if something was no reading or could not be stored, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  jobglass import influx --http 0.0.0.0:8086
+  jobglass import influx --listen 0.0.0.0:8089 --precision s
+  jobglass import influx --file metrics.txt")]
+pub struct ImportInfluxArgs {
+    /// Listen to packets here
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Take posts here: /write, /api/v2/write
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub http: Option<SocketAddr>,
+    /// Read this file
+    #[arg(long, value_name = "FILE")]
+    pub file: Vec<PathBuf>,
+    /// What times are counted in, unless a request says it: s, ms, us, ns
+    #[arg(long, value_name = "UNIT", default_value = "ns")]
+    pub precision: String,
+    #[command(flatten)]
+    pub monitor: MonitorArgs,
 }
 
 #[derive(Debug, Subcommand)]

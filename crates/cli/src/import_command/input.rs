@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use flate2::bufread::MultiGzDecoder;
+use jiff::tz::TimeZone;
 
 const BUFFER: usize = 1 << 18;
 /// The first bytes of what gzip wrote.
@@ -16,7 +17,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// A file, and how much of it has been read.
 pub struct Input {
     pub name: String,
-    pub content: Box<dyn BufRead>,
+    pub content: Box<dyn BufRead + Send>,
     /// Not known of standard input.
     pub size: Option<u64>,
     pub read: Arc<AtomicU64>,
@@ -25,7 +26,7 @@ pub struct Input {
 impl Input {
     pub fn open(path: &Path) -> Result<Input> {
         let read = Arc::new(AtomicU64::new(0));
-        let (name, size, source): (_, _, Box<dyn Read>) = if path == Path::new("-") {
+        let (name, size, source): (_, _, Box<dyn Read + Send>) = if path == Path::new("-") {
             ("standard input".to_owned(), None, Box::new(io::stdin()))
         } else {
             let name = path.display().to_string();
@@ -36,7 +37,7 @@ impl Input {
         };
         let mut raw = BufReader::with_capacity(BUFFER, Counted { source, read: read.clone() });
         let is_packed = raw.fill_buf().with_context(|| format!("cannot read {name}"))?.starts_with(&GZIP);
-        let content: Box<dyn BufRead> = if is_packed {
+        let content: Box<dyn BufRead + Send> = if is_packed {
             Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw)))
         } else {
             Box::new(raw)
@@ -51,8 +52,15 @@ impl Input {
     }
 }
 
+/// The zone of times that do not say it.
+pub fn zone(name: Option<&str>) -> Result<TimeZone> {
+    let unknown =
+        |name: &str| format!("there is no time zone {name:?}; write for example Europe/Berlin or UTC");
+    name.map_or_else(|| Ok(TimeZone::system()), |name| TimeZone::get(name).with_context(|| unknown(name)))
+}
+
 struct Counted {
-    source: Box<dyn Read>,
+    source: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,
 }
 

@@ -5,11 +5,15 @@
 //! * `sender`: jobs on their way to the server, many in a request.
 //! * `progress`: how far it is.
 //! * `slurm`: what Slurm's commands wrote, and what they say now.
+//! * `cleo`: what Cleo left.
 //! * `clustercockpit`: its archive and database, and an archive for it.
+//! * `monitor`: what other monitoring systems measure.
 //! * `stop`: the wish to stop.
 
+mod cleo;
 mod clustercockpit;
 mod input;
+mod monitor;
 mod progress;
 mod report;
 mod sender;
@@ -24,7 +28,11 @@ use crate::args::{ExportCommand, ImportCommand};
 pub fn run(command: &ImportCommand) -> Result<bool> {
     match command {
         ImportCommand::Slurm(args) => slurm::run(args),
+        ImportCommand::Cleo(args) => cleo::run(args),
         ImportCommand::ClusterCockpit(args) => clustercockpit::run(args),
+        ImportCommand::Ganglia(args) => monitor::ganglia(args),
+        ImportCommand::Collectd(args) => monitor::collectd(args),
+        ImportCommand::Influx(args) => monitor::influx(args),
     }
 }
 

@@ -42,7 +42,7 @@ impl Stop {
         true
     }
 
-    #[cfg(test)]
+    /// Who cannot go on stops the others.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

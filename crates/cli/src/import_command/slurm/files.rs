@@ -4,14 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use import::slurm::text::Options;
 use import::slurm::{json, text};
 use import::{Error, Problem, Sink};
-use jiff::tz::TimeZone;
 use record::accounting::Accounting;
 
-use super::super::input::Input;
+use super::super::input::{Input, zone};
 use super::super::progress::Progress;
 use super::super::report::Report;
 use super::super::sender::{Sender, TRIES};
@@ -36,12 +35,7 @@ pub fn run(args: &ImportSlurmArgs) -> Result<bool> {
 }
 
 fn options(args: &ImportSlurmArgs) -> Result<Options> {
-    let zone = match &args.time_zone {
-        Some(name) => TimeZone::get(name).with_context(|| {
-            format!("there is no time zone {name:?}; write for example Europe/Berlin or UTC")
-        })?,
-        None => TimeZone::system(),
-    };
+    let zone = zone(args.time_zone.as_deref())?;
     let mut options = if args.xdmod { Options::xdmod(zone) } else { Options::new(zone) };
     options.delimiter = args.delimiter.clone().into_bytes();
     options.is_strict = !args.rejects.mend;

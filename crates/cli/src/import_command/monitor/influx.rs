@@ -1,0 +1,74 @@
+//! `jobglass import influx`: line protocol, as Telegraf, cc-metric-collector, Clustrx and DiMMon speak it.
+
+use std::io::{self, BufRead};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use import::influx::{Precision, read};
+
+use super::{http, lock, now, open, serve, spawn, udp};
+use crate::args::ImportInfluxArgs;
+use crate::import_command::input::Input;
+use crate::import_command::stop::Stop;
+
+/// What collectors have, unless they were told otherwise.
+const EVERY: Duration = Duration::from_secs(10);
+/// So much of a file is read at a time.
+const AT_ONCE: usize = 1 << 20;
+
+pub fn run(args: &ImportInfluxArgs) -> Result<bool> {
+    let (feed, stop) = (open(&args.monitor, EVERY)?, Stop::at_signals()?);
+    let precision = named(&args.precision)?;
+    let mut sources = Vec::new();
+    if let Some(address) = args.listen {
+        let (socket, feed, stop) = (udp::bind(address)?, feed.clone(), stop.clone());
+        sources.push(spawn("udp", &stop.clone(), move || {
+            udp::receive(&socket, &stop, |bytes, _| read(bytes, precision, now(), &mut *lock(&feed)))
+        })?);
+    }
+    if let Some(address) = args.http {
+        let (server, feed, stop) = (http::bind(address)?, feed.clone(), stop.clone());
+        sources.push(spawn("http", &stop.clone(), move || {
+            http::serve(&server, &stop, |path, body| {
+                read(body, asked(path, precision)?, now(), &mut *lock(&feed));
+                Ok(())
+            })
+        })?);
+    }
+    for path in args.file.clone() {
+        let (mut input, feed) = (Input::open(&path)?, feed.clone());
+        sources.push(spawn("file", &stop, move || {
+            while let Some(lines) =
+                lines(&mut input.content).with_context(|| format!("cannot read {}", input.name))?
+            {
+                read(&lines, precision, now(), &mut *lock(&feed));
+            }
+            Ok(())
+        })?);
+    }
+    if sources.is_empty() {
+        bail!("nothing to import from: give --listen ADDRESS:PORT, --http ADDRESS:PORT or --file FILE");
+    }
+    serve(&args.monitor, &feed, &stop, sources)
+}
+
+/// The next lines, about a million bytes; none at the end.
+fn lines(content: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut lines = Vec::new();
+    while lines.len() < AT_ONCE && content.read_until(b'\n', &mut lines)? > 0 {}
+    Ok((!lines.is_empty()).then_some(lines))
+}
+
+fn named(word: &str) -> Result<Precision> {
+    match Precision::named(word) {
+        Some(precision) => Ok(precision),
+        None => bail!("precision `{word}` is none of s, ms, us, ns"),
+    }
+}
+
+/// A request may say its own: `/write?db=x&precision=s`.
+fn asked(path: &str, usual: Precision) -> Result<Precision> {
+    let Some((_, query)) = path.split_once('?') else { return Ok(usual) };
+    let word = query.split('&').find_map(|pair| pair.strip_prefix("precision="));
+    word.map_or(Ok(usual), named)
+}
