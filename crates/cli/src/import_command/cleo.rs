@@ -1,7 +1,7 @@
 //! `jobglass import cleo`: what Cleo left.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::Result;
 use import::cleo::{log, rows};
@@ -46,7 +46,7 @@ impl Taking {
     /// Reads a file to its end, or to where it is damaged.
     fn file(
         &mut self,
-        path: &PathBuf,
+        path: &Path,
         read: impl FnOnce(Input, &mut Taking) -> Result<(), Error>,
     ) -> Result<()> {
         let read = read(Input::open(path)?, self);
