@@ -60,17 +60,20 @@ const OLD_COMMANDS_OF_USER: &str = "DELETE FROM command_coarse c USING job_coars
     AND c.session IS NOT DISTINCT FROM j.session AND c.host = j.host AND c.node IS NOT DISTINCT FROM j.node \
     AND c.from_ns <= j.time_ns AND c.time_ns >= j.from_ns";
 
-/// Steps belong to whom the job belongs.
-const PLACES_OF_USER: &str = "DELETE FROM accounting_node WHERE id IN \
-    (SELECT id FROM accounting WHERE \"user\" = ? OR uid = ?)";
-const STEPS_OF_USER: &str = "DELETE FROM accounting_step WHERE id IN \
-    (SELECT id FROM accounting WHERE \"user\" = ? OR uid = ?)";
+/// What belongs to whom the job belongs, by the job's id: its steps, what it had on its nodes, and what others measured of it.
+const OF_JOBS: [(&str, &str); 4] =
+    [("accounting_step", "id"), ("accounting_node", "id"), ("job_measure", "id"), ("measure", "job")];
+
+/// The jobs of a user.
+const JOBS_OF_USER: &str = "SELECT id FROM accounting WHERE \"user\" = ? OR uid = ?";
 
 impl Writer {
     /// Deletes what was made coarse before a time, and remembers that series are no longer whole; says how many rows.
     pub fn forget_coarse(&mut self, before_ns: i64) -> Result<u64, StoreError> {
         let transaction = self.connection.transaction()?;
         let rows = delete_series(&transaction, &COARSE, before_ns)?;
+        // Values of others have no coarse form; they are kept as long.
+        transaction.execute("DELETE FROM measure WHERE time_ns < ? AND job IS NULL", params![before_ns])?;
         transaction.commit()?;
         Ok(rows)
     }
@@ -80,8 +83,9 @@ impl Writer {
         let transaction = self.connection.transaction()?;
         let measured = "DELETE FROM job WHERE coalesce(end_ns, computed_ns) < ?";
         let mut deleted = transaction.execute(measured, params![before_ns])?;
-        for table in ["accounting_step", "accounting_node"] {
-            let sql = format!("DELETE FROM {table} WHERE id IN (SELECT id FROM accounting WHERE end_ns < ?)");
+        for (table, column) in OF_JOBS {
+            let sql =
+                format!("DELETE FROM {table} WHERE {column} IN (SELECT id FROM accounting WHERE end_ns < ?)");
             transaction.execute(&sql, params![before_ns])?;
         }
         deleted += transaction.execute("DELETE FROM accounting WHERE end_ns < ?", params![before_ns])?;
@@ -101,8 +105,11 @@ impl Writer {
                 transaction.execute(OLD_COMMANDS_OF_USER, params![user, uid])?;
                 transaction.execute(OLD_CARDS_OF_USER, params![user, uid])?;
                 transaction.execute("DELETE FROM job WHERE \"user\" = ?", params![user])?;
-                transaction.execute(STEPS_OF_USER, params![user, uid])?;
-                transaction.execute(PLACES_OF_USER, params![user, uid])?;
+                for (table, column) in OF_JOBS {
+                    let sql = format!("DELETE FROM {table} WHERE {column} IN ({JOBS_OF_USER})");
+                    transaction.execute(&sql, params![user, uid])?;
+                }
+                transaction.execute("DELETE FROM site_association WHERE \"user\" = ?", params![user])?;
                 transaction
                     .execute("DELETE FROM accounting WHERE \"user\" = ? OR uid = ?", params![user, uid])?;
                 for table in ["job_sample", "job_coarse"] {

@@ -3,6 +3,7 @@
 use duckdb::Connection;
 use record::accounting::{Accounting, Exit, Placed, State, Step, TimeLimit, Tres, Usage};
 use record::bytes::Bytes;
+use record::measure::{Job, Measures, Point, Series, Told};
 use store::{Accounted, Accounts, Forget, Limits, Store, Writer};
 
 const SECOND: u64 = 1_000_000_000;
@@ -91,11 +92,23 @@ fn who_is_forgotten_is_gone_from_accounting_too() {
     let dir = tempfile::tempdir().unwrap();
     let (store, mut writer) = open(&dir);
     account(&mut writer, &[job("1", 10, None), job("91", 30, None)]);
+    for number in ["1", "91"] {
+        let submit = if number == "1" { 10 } else { 30 } * SECOND;
+        let of =
+            Job { cluster: Some("tiny".into()), number: number.into(), submit: Some(submit), start: None };
+        let points = vec![Point { time: SECOND, value: 1.0 }];
+        let series =
+            Series { host: "n1".into(), job: Some(of.clone()), every: SECOND, points, ..Series::default() };
+        let told = Told { job: of, avg: Some(1.0), ..Told::default() };
+        writer.measure(&Measures { series: vec![series], told: vec![told] }, 0).unwrap();
+    }
     writer.forget(&Forget::User("alice".into())).unwrap();
     drop((writer, store));
     assert_eq!(number(&dir, "SELECT count(*) FROM accounting WHERE \"user\" = 'bob'"), 1);
     assert_eq!(number(&dir, "SELECT count(*) FROM accounting"), 1);
-    assert_eq!(number(&dir, "SELECT count(*) FROM accounting_step"), 1);
+    for table in ["accounting_step", "measure", "job_measure"] {
+        assert_eq!(number(&dir, &format!("SELECT count(*) FROM {table}")), 1, "{table}");
+    }
 }
 
 /// What another source has said, and a text that a centre kept leaves out, stays known; what changes, changes.

@@ -6,7 +6,7 @@ mod due;
 use std::collections::BTreeSet;
 
 use duckdb::types::Value as Sql;
-use duckdb::{Connection, ToSql, params, params_from_iter};
+use duckdb::{Connection, ToSql, params_from_iter};
 use record::measure::{Job, Measures, Name, Series, Told};
 
 use crate::StoreError;
@@ -39,11 +39,6 @@ impl Writer {
             series.points.iter().for_each(|point| self.measured.seen(nanos(point.time)));
         }
         Ok(Measured { values, told: measures.told.len() as u64 })
-    }
-
-    /// Deletes values that are older than a time; what was computed of them stays.
-    pub fn forget_measures(&mut self, before_ns: i64) -> Result<u64, StoreError> {
-        Ok(self.connection.execute("DELETE FROM measure WHERE time_ns < ?", params![before_ns])? as u64)
     }
 }
 
