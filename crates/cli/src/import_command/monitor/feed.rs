@@ -174,7 +174,7 @@ mod tests {
     fn readings_become_series_under_our_names_or_their_own() {
         let mut feed =
             Feed::new(Table::shipped().unwrap(), Some("tiny".into()), false, Duration::from_secs(10));
-        let lines = "system,host=n1.example load1=1.5 1000\nsystem,host=n1.example load1=2 1010\nfans,host=n2 speed=3 1000\nbroken\n";
+        let lines = "system,host=n1.example load1=1.5 1700000000\nsystem,host=n1.example load1=2 1700000010\nfans,host=n2 speed=3 1700000000\nbroken\n";
         read(lines.as_bytes(), Precision::Seconds, 0, &mut feed);
         let Measures { series, .. } = feed.flush();
         let found: Vec<_> = series
