@@ -93,3 +93,49 @@ fn a_thousand_short_jobs_are_one_line() {
         (&false.into(), &(1 << 30).into())
     );
 }
+
+/// The list has jobs that were only measured, and a job that is accounted for once, with what was measured of it.
+#[test]
+fn a_job_is_in_the_list_once_whoever_tells_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    let now = Timestamp::now().as_nanosecond() as u64;
+    send(&server, vec![job(5, now, false), job(6, now, false)], now);
+    let jobs = |arguments: &[&str]| {
+        let fixed = [
+            "jobs",
+            "--json",
+            "--fmt",
+            "job,user,state,cores,project,cpu_util_avg,memory_util_max",
+            "--sort",
+            "job",
+        ];
+        parse(&server.ask(&[&fixed, arguments].concat()).output().unwrap())
+    };
+    wait_until(20, "the rows of both jobs", || jobs(&[]).len() == 2);
+    let measured = jobs(&[]);
+    assert_eq!(measured[0]["cpu_util_avg"], 25.0, "{measured:?}");
+    assert_eq!((&measured[0]["cores"], &measured[0]["user"]), (&4.into(), &"alice".into()));
+    let at = |ns: u64| Timestamp::from_nanosecond(ns.into()).unwrap().strftime("%FT%T").to_string();
+    let (start, end) = (at(now - 10 * SECOND), at(now));
+    let text = format!(
+        "JobID|User|Account|Submit|Start|End|Elapsed|State|NCPUS|NNodes|NodeList\n\
+         5|alice|physics|{start}|{start}|{end}|00:00:10|COMPLETED|8|1|n1\n7|bob|physics|{start}|Unknown|Unknown|00:00:00|PENDING|1|1|None assigned\n"
+    );
+    let file = dir.path().join("sacct.txt");
+    std::fs::write(&file, text).unwrap();
+    for _ in 0..2 {
+        let import = ["import", "slurm", "--time-zone", "UTC", "--file", file.to_str().unwrap()];
+        let output = server.ask(&import).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let all = jobs(&[]);
+        let numbers: Vec<_> = all.iter().map(|row| row["job"].as_str().unwrap()).collect();
+        assert_eq!(numbers, ["5", "6", "7"]);
+        // What was reserved is the batch system's word.
+        assert_eq!((&all[0]["cores"], &all[0]["cpu_util_avg"]), (&8.into(), &12.5.into()), "{all:?}");
+        assert_eq!((&all[0]["project"], &all[2]["state"]), (&"physics".into(), &"PENDING".into()));
+        assert_eq!(jobs(&["--where", "cpu_util_avg < 20"]).len(), 1);
+        assert_eq!(jobs(&["--where", "cpu_util_avg is unknown"]).len(), 1);
+    }
+}

@@ -37,14 +37,14 @@ fn start(dir: &Path) -> Server {
     server
 }
 
-fn text(output: &Output) -> String {
+fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Runs a command of `jobglass` that must do what it is told.
 fn tell(server: &Server, arguments: &[&str]) -> Output {
     let output = server.ask(arguments).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output));
+    assert!(output.status.success(), "{arguments:?}: {}", text_of(&output));
     output
 }
 
@@ -86,7 +86,7 @@ fn a_real_log_gives_the_figures_of_xdmod_however_often_it_is_imported() {
     let expected = String::from_utf8(fs::read(data.join("phillips-expected.csv")).unwrap()).unwrap();
     for (fields, known_before) in [(vec!["--xdmod"], 0), (vec!["--fields", XDMOD], 4285)] {
         let import = ["import", "slurm", "--time-zone", "UTC", "--file", log.to_str().unwrap()];
-        let said = text(&tell(&server, &[&import, &fields[..]].concat()));
+        let said = text_of(&tell(&server, &[&import, &fields[..]].concat()));
         assert!(said.contains(&format!("{known_before} known before")), "{said}");
         let rows = jobs(&server, &[]);
         assert_eq!(rows.len(), 4285);
@@ -144,7 +144,7 @@ fn what_is_broken_is_told_and_kept_and_the_rest_is_imported() {
         let (file, rejects) = (dir.path().join("sacct.txt"), dir.path().join("rejects"));
         fs::write(&file, content).unwrap();
         let output = import(&server, &file, &rejects);
-        let said = text(&output);
+        let said = text_of(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(" 1 rejected"), "{said}");
         assert!(said.contains("sacct.txt:3: ") && said.contains(reason), "{said}");
@@ -183,13 +183,13 @@ fn a_file_that_is_cut_off_gives_what_came_before() {
         (dir.path().join("whole.gz"), dir.path().join("cut.gz"), dir.path().join("r"));
     fs::write(&cut, &packed[..packed.len() / 2]).unwrap();
     let output = import(&server, &cut, &rejects);
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(text(&output).contains("cut.gz"), "{}", text(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", text_of(&output));
+    assert!(text_of(&output).contains("cut.gz"), "{}", text_of(&output));
     let count = || jobs(&server, &["--count"])[0]["count"].as_u64().unwrap();
     assert!((1..20_000).contains(&count()), "{}", count());
     fs::write(&whole, &packed).unwrap();
     let output = import(&server, &whole, &rejects);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", text_of(&output));
     assert_eq!(count(), 20_000);
 }
 
@@ -216,7 +216,7 @@ fn clustercockpit_comes_and_goes() {
     let server = start(dir.path());
     let (archive, database) = (data.join("archive"), data.join("job.db"));
     let import = |server: &Server, path: &Path| {
-        text(&tell(server, &["import", "clustercockpit", path.to_str().unwrap()]))
+        text_of(&tell(server, &["import", "clustercockpit", path.to_str().unwrap()]))
     };
     for known_before in [0, 1] {
         let said = import(&server, &database);
@@ -245,7 +245,7 @@ fn clustercockpit_comes_and_goes() {
         assert_eq!(rows, series(&second, metric));
     }
     // Exported again, nothing changes.
-    let said = text(&tell(&second, &["export", "clustercockpit", away.to_str().unwrap()]));
+    let said = text_of(&tell(&second, &["export", "clustercockpit", away.to_str().unwrap()]));
     assert!(said.contains("545 were there"), "{said}");
 }
 
@@ -268,4 +268,44 @@ fn check_statistics(server: &Server, of_job: &Path) {
         assert!(low <= median && median <= high, "{found}");
     }
     assert_eq!(checked, 24);
+}
+
+#[test]
+fn what_cleo_left_is_in_the_list() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let (log, rows) = (dir.path().join("cleo-short.log"), dir.path().join("rows"));
+    let text = "[Thu May 28 10:51:41 2015] regular :ADDED 17; ;0; ann; 16; ./a.out\n\
+        [Thu May 28 11:00:00 2015] regular :RUN 17; ann; 16; ./a.out\n\
+        no line of this log\n\
+        [Thu May 28 12:00:00 2015] regular :END_TASK 17; ann; 0; 0; 1:00:00\n\
+        [Thu May 28 12:00:00 2015] regular :END_TASK_NODES 17; n1,n1,n2,n2\n";
+    fs::write(&log, text).unwrap();
+    fs::write(&rows, "9;bob;./b.out;/home/bob;test;1432800000;1432800060;1432803660;n3:1;8;7200;0\n")
+        .unwrap();
+    let arguments = [
+        "import",
+        "cleo",
+        "--cluster",
+        "lom",
+        "--time-zone",
+        "UTC",
+        "--log",
+        log.to_str().unwrap(),
+        "--rows",
+        rows.to_str().unwrap(),
+    ];
+    let output = server.ask(&arguments).current_dir(dir.path()).output().unwrap();
+    // One line is none, and said to be.
+    assert_eq!(output.status.code(), Some(1), "{}", text_of(&output));
+    assert!(text_of(&output).contains("cleo-short.log:3: rejected"), "{}", text_of(&output));
+    let found = jobs(&server, &["--sort", "submit"]);
+    let shown: Vec<_> = found
+        .iter()
+        .map(|row| {
+            (row["user"].as_str().unwrap(), row["partition"].as_str().unwrap(), row["elapsed_s"].as_f64())
+        })
+        .collect();
+    assert_eq!(shown, [("bob", "test", Some(3600.0)), ("ann", "regular", Some(3600.0))], "{found:?}");
+    assert_eq!(jobs(&server, &["--node", "n2", "--count"])[0]["count"], 1);
 }
