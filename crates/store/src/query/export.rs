@@ -69,11 +69,12 @@ impl Snapshot<'_> {
         Ok(())
     }
 
-    /// Only what is said of the job itself: values of nodes are of whoever ran there.
+    /// Only what is said of the job itself: values of nodes are of whoever ran there. In an order that does not depend on the one in
+    /// which they came, so that two exports are the same.
     fn add_series(&self, all: &mut BTreeMap<u64, Exported>, ids: &str) -> Result<(), StoreError> {
         let sql = format!(
             "SELECT job, cluster, host, metric, is_ours, unit, part, every_ns, time_ns, value FROM measure WHERE job IN ({ids}) \
-             ORDER BY rowid"
+             ORDER BY job, metric, is_ours, host, part NULLS FIRST, time_ns"
         );
         let rows = self.rows(&sql, &[], |row| {
             let point = Point { time: row.get::<_, i64>(8)? as u64, value: row.get(9)? };
@@ -94,7 +95,7 @@ impl Snapshot<'_> {
             let is_same = |known: &Series| {
                 known.host == series.host && known.metric == series.metric && known.part == series.part
             };
-            match of.measures.series.iter_mut().rev().find(|known| is_same(known)) {
+            match of.measures.series.last_mut().filter(|known| is_same(known)) {
                 Some(known) => known.points.push(point),
                 None => of.measures.series.push(Series { job, points: vec![point], ..series }),
             }
@@ -104,7 +105,7 @@ impl Snapshot<'_> {
 
     fn add_told(&self, all: &mut BTreeMap<u64, Exported>, ids: &str) -> Result<(), StoreError> {
         let sql = format!(
-            "SELECT id, metric, is_ours, unit, min, max, avg, median FROM job_measure WHERE is_told AND id IN ({ids}) ORDER BY rowid"
+            "SELECT id, metric, is_ours, unit, min, max, avg, median FROM job_measure WHERE is_told AND id IN ({ids}) ORDER BY metric, is_ours"
         );
         let rows = self.rows(&sql, &[], |row| {
             let told = Told {
