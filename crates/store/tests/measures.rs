@@ -144,5 +144,10 @@ fn a_job_comes_back_as_it_was_told() {
     assert_eq!(exported.len(), 1);
     assert_eq!(exported[0].job, told);
     assert_eq!(exported[0].measures, measures);
+    // Also those that are chosen by what others measured.
+    let columns = store.reader().unwrap().job_columns().unwrap();
+    let condition = condition::Condition::parse("mem_bw_max < 1", &columns.catalogue).unwrap();
+    let chosen = Which { conditions: vec![condition], ..Which::default() };
+    assert_eq!(store.reader().unwrap().export(&chosen, None, 10).unwrap(), exported);
     assert!(store.reader().unwrap().export(&Which::default(), Some(exported[0].id), 10).unwrap().is_empty());
 }

@@ -54,7 +54,7 @@ impl Snapshot<'_> {
             jobs::ACCOUNTED,
             conditions.sql()
         );
-        self.rows(&sql, &conditions.values, |row| {
+        self.rows(&jobs::plain(&sql), &conditions.values, |row| {
             let mut made = Map::new();
             for (at, column) in columns.iter().enumerate() {
                 made.insert(column.name.clone(), jobs::value(column, row.get(at + 1)?));

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::columns::STARTED;
-use super::{Rows, Snapshot, Which};
+use super::{ACCOUNTED, Rows, Snapshot, UNACCOUNTED, Which, plain};
 use crate::StoreError;
 
 /// What the jobs of a row have in common. Times are those of UTC, of the start, or of the submission where none began.
@@ -95,14 +95,22 @@ impl Snapshot<'_> {
         } else {
             "sum(c.elapsed_ns::DOUBLE * c.cores) DESC NULLS LAST, key"
         };
-        let sources = self.sources();
-        let all: Vec<String> = sources.iter().map(|jobs| format!("SELECT * FROM {jobs}")).collect();
-        let from = format!("({}) c {}", all.join(" UNION ALL "), which.beside(std::iter::empty()));
-        let sql = format!(
-            "SELECT {} AS key, {together} FROM {from} {} GROUP BY key ORDER BY {order}",
-            by.key(),
-            conditions.sql()
-        );
+        let beside = which.beside(std::iter::empty());
+        let grouped = |from: &str| {
+            let (key, conditions) = (by.key(), conditions.sql());
+            format!(
+                "SELECT {key} AS key, {together} FROM {from} {beside} {conditions} GROUP BY key ORDER BY {order}"
+            )
+        };
+        let sql = match self.sources() {
+            [_] => plain(&grouped(ACCOUNTED)),
+            _ => {
+                let both = format!(
+                    "(SELECT rowid AS place, true AS is_accounted, * FROM accounting UNION ALL SELECT * FROM {UNACCOUNTED}) c"
+                );
+                grouped(&both)
+            }
+        };
         self.rows(&sql, &conditions.values, |row| {
             let mut made = Map::new();
             made.insert(by.name().to_owned(), by.word(row.get(0)?));
