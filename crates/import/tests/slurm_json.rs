@@ -194,6 +194,7 @@ fn versions_differ() {
             json!({"status": "SIGNALED", "return_code": 0, "signal": {"signal_id": 15}}),
             Some((Some(0), Some(15))),
         ),
+        (json!({"status": "SIGNALED", "signal": {"signal_id": 125}}), Some((Some(0), Some(125)))),
         (json!({"status": ["PENDING"], "return_code": set(0)}), None),
         (json!({}), None),
     ] {

@@ -382,8 +382,10 @@ fn exit(value: &Value) -> Option<Exit> {
         return None;
     }
     let ended = matches!(status, Some("SUCCESS" | "ERROR")).then_some(0);
+    // The text says 0 beside a signal, and 22.05 leaves it out here.
+    let killed = matches!(status, Some("SIGNALED" | "CORE_DUMPED")).then_some(0);
     let exit = Exit {
-        code: small("return_code"),
+        code: small("return_code").or(killed),
         signal: small("signal/id").or(small("signal/signal_id")).or(ended),
     };
     (exit != Exit::default()).then_some(exit)
