@@ -20,6 +20,7 @@ use crate::read::{Admin, Asked, ask, asked, check_text, nanos};
 
 /// Rows in one answer unless the question says otherwise.
 const LIMIT: u64 = 100;
+const LIMIT_MAX: u64 = 1_000_000_000;
 /// Jobs in one answer of those that are taken elsewhere: one may have many values.
 const EXPORTED: u64 = 100;
 
@@ -45,6 +46,7 @@ pub struct Jobs {
     /// A column; `-` before it is from the most to the least. `-submit` unless given.
     sort: Option<String>,
     /// At most so many rows, 0 for all; 100 unless given.
+    #[param(maximum = 1_000_000_000)]
     limit: Option<u64>,
     /// One row for those that have this in common: cluster, user, project, partition, state, day, hour (of the day), weekday.
     group_by: Option<String>,
@@ -89,6 +91,9 @@ struct Question {
 
 impl Jobs {
     fn question(&self, columns: &Columns) -> Result<Question, ApiError> {
+        if self.limit.is_some_and(|limit| limit > LIMIT_MAX) {
+            return Err(ApiError::BadRequest(format!("limit is more than {LIMIT_MAX}; 0 is all")));
+        }
         Ok(Question { which: self.which(columns)?, page: self.page(columns)? })
     }
 
@@ -164,7 +169,8 @@ pub struct Export {
     #[param(value_type = Option<String>, format = DateTime)]
     until: Option<Timestamp>,
     /// The id of the last job of the answer before.
-    after: Option<u64>,
+    #[param(value_type = Option<String>)]
+    after: Option<String>,
 }
 
 /// Jobs as they were told, with what other systems measured of them: a CBOR array, empty behind the last.
@@ -176,6 +182,7 @@ pub async fn export(
     query: Asked<Export>,
 ) -> Result<impl IntoResponse, ApiError> {
     let Export { r#where, since, until, after } = asked(query)?;
+    let after = after.map(|id| parse_id(&id)).transpose()?;
     let jobs = Jobs { r#where, since, until, ..Jobs::default() };
     let which = match jobs.which(&FIXED) {
         Ok(which) => which,
@@ -184,6 +191,13 @@ pub async fn export(
     let found = ask(&app, move |reader| reader.export(&which, after, EXPORTED)).await?;
     let body = minicbor::to_vec(&found).map_err(|_| ApiError::Internal("the jobs cannot be written"))?;
     Ok(([(header::CONTENT_TYPE, "application/cbor")], body))
+}
+
+/// Ids are larger than the numbers of JSON.
+fn parse_id(text: &str) -> Result<u64, ApiError> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let id = is_number.then(|| text.parse().ok()).flatten();
+    id.ok_or_else(|| ApiError::BadRequest(format!("`{text}` is no id of a job")))
 }
 
 /// The columns that jobs have, with their units and meanings.
