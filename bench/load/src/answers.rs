@@ -114,26 +114,49 @@ pub fn connect(data: &Path) -> Result<Connection> {
     Ok(Connection::open_with_flags(data.join(store::FILE), config)?)
 }
 
-/// Runs each question's queries, and reads every value of the result.
-pub fn bare(data: &Path, questions: &[Question], times: usize) -> Result<Vec<(f64, usize)>> {
-    let connection = connect(data)?;
-    let ask = |question: &Question| {
-        median(times, || {
-            let mut values = 0;
-            for sql in &question.bare {
-                let mut query = connection.prepare(sql)?;
-                let mut rows = query.query([])?;
-                let columns = rows.as_ref().map_or(0, |query| query.column_count());
-                while let Some(row) = rows.next()? {
-                    for column in 0..columns {
-                        values += usize::from(row.get_ref(column)?.data_type() != duckdb::types::Type::Null);
-                    }
-                }
-            }
-            Ok(values)
-        })
+/// Milliseconds of one and the other, which run in turns.
+pub fn in_turns(
+    times: usize,
+    mut one: impl FnMut() -> Result<usize>,
+    mut other: impl FnMut() -> Result<usize>,
+) -> Result<(f64, f64)> {
+    let (mut ones, mut others) = (Vec::new(), Vec::new());
+    for _ in 0..=times {
+        let began = Instant::now();
+        one()?;
+        let between = Instant::now();
+        other()?;
+        ones.push((between - began).as_secs_f64() * 1e3);
+        others.push(between.elapsed().as_secs_f64() * 1e3);
+    }
+    // The first of each reads the file.
+    let middle = |took: &mut [f64]| {
+        took.sort_by(f64::total_cmp);
+        took[took.len() / 2]
     };
-    questions.iter().map(ask).collect()
+    Ok((middle(&mut ones[1..]), middle(&mut others[1..])))
+}
+
+/// Runs each question's queries, and reads every value of the result.
+fn bare(data: &Path, questions: &[Question], times: usize) -> Result<Vec<(f64, usize)>> {
+    let connection = connect(data)?;
+    questions.iter().map(|question| median(times, || run_bare(&connection, question))).collect()
+}
+
+/// How many values there were.
+pub fn run_bare(connection: &Connection, question: &Question) -> Result<usize> {
+    let mut values = 0;
+    for sql in &question.bare {
+        let mut query = connection.prepare(sql)?;
+        let mut rows = query.query([])?;
+        let columns = rows.as_ref().map_or(0, |query| query.column_count());
+        while let Some(row) = rows.next()? {
+            for column in 0..columns {
+                values += usize::from(row.get_ref(column)?.data_type() != duckdb::types::Type::Null);
+            }
+        }
+    }
+    Ok(values)
 }
 
 /// What an administrator who knows SQL would ask.
