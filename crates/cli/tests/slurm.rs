@@ -126,9 +126,11 @@ fn programs_of_real_jobs() {
 }
 
 fn check_programs(rows: &[&Row]) {
-    // Slurm's own step daemon is told by its title until it has moved into the job's group.
+    // Slurm's own step daemon is told by its title until it has moved into the job's group; so is a child of it that was gone before
+    // anybody could look, on a busy machine.
     for row in rows.iter().filter(|row| row["uid"] != 0) {
-        assert_eq!(row["job_from"], "cgroup", "{row}");
+        let is_gone = named(&[*row], "hostname").len() == 1 && row["job_from"] == "stepd";
+        assert!(row["job_from"] == "cgroup" || is_gone, "{row}");
         assert_eq!(row["cluster"], "testbed", "{row}");
         assert!(row["step"].is_string() && row["node"].as_str().unwrap().starts_with('n'), "{row}");
     }

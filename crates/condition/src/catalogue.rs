@@ -58,10 +58,23 @@ impl Column {
     }
 }
 
-/// Columns by name.
+/// A question about a row that needs more than its columns: `uses('libblas*')`.
+///
+/// `sql` is an expression of the caller's own that gives BOOLEAN, NULL where it is not known, with one `?`: a pattern for
+/// `LIKE … ESCAPE '\\'`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predicate {
+    pub name: &'static str,
+    /// For people.
+    pub meaning: &'static str,
+    pub sql: String,
+}
+
+/// Columns and predicates by name.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     columns: BTreeMap<String, Arc<Column>>,
+    predicates: Vec<Arc<Predicate>>,
 }
 
 /// What is wrong with a column.
@@ -78,6 +91,8 @@ pub enum CatalogueError {
     /// A `?` would take a value that is bound to something else.
     #[error("the SQL of column `{0}` is empty, or has a `?` in it")]
     Sql(String),
+    #[error("the SQL of predicate `{0}` must have one `?` in it")]
+    Predicate(&'static str),
 }
 
 impl Catalogue {
@@ -91,6 +106,23 @@ impl Catalogue {
             }
         }
         Ok(catalogue)
+    }
+
+    /// The same, with a predicate.
+    pub fn with(mut self, predicate: Predicate) -> Result<Catalogue, CatalogueError> {
+        if predicate.sql.matches('?').count() != 1 {
+            return Err(CatalogueError::Predicate(predicate.name));
+        }
+        self.predicates.push(Arc::new(predicate));
+        Ok(self)
+    }
+
+    pub(crate) fn predicate(&self, name: &str) -> Option<&Arc<Predicate>> {
+        self.predicates.iter().find(|predicate| predicate.name.eq_ignore_ascii_case(name))
+    }
+
+    pub fn predicates(&self) -> impl Iterator<Item = &Predicate> {
+        self.predicates.iter().map(Arc::as_ref)
     }
 
     pub fn get(&self, name: &str) -> Option<&Arc<Column>> {
@@ -128,6 +160,7 @@ fn check(column: &Column) -> Result<(), CatalogueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Condition, Row, Sql, Value};
 
     #[test]
     fn names_are_found_in_any_case() {
@@ -135,6 +168,56 @@ mod tests {
         assert_eq!(catalogue.get("gpu_UTIL").unwrap().name, "GPU_util");
         assert_eq!(catalogue.get("gpu"), None);
         assert_eq!(catalogue.nearest("gpu_utl"), Some("GPU_util"));
+    }
+
+    fn asking() -> Catalogue {
+        let sql = "(SELECT bool_or(name LIKE ? ESCAPE '\\') FROM software)".into();
+        let uses = Predicate { name: "uses", meaning: "", sql };
+        Catalogue::new([Column::new("nodes", Type::Number, "", "n")]).unwrap().with(uses).unwrap()
+    }
+
+    #[test]
+    fn predicates_are_asked() {
+        let condition = Condition::parse("nodes > 1 and not USES('lib_*.so')", &asking()).unwrap();
+        assert_eq!(condition.to_string(), "nodes > 1 and not uses('lib_*.so')");
+        assert_eq!(Condition::parse(&condition.to_string(), &asking()).unwrap(), condition);
+        let sql = condition.sql();
+        assert!(
+            sql.text.ends_with("(NOT (SELECT bool_or(name LIKE ? ESCAPE '\\') FROM software)))"),
+            "{}",
+            sql.text
+        );
+        assert_eq!(sql.values, [Value::Number(1.0), Value::Text("lib\\_%.so".into())]);
+        let questions: Vec<(String, Sql)> = condition.questions().collect();
+        assert_eq!((questions.len(), &*questions[0].0), (1, "uses('lib_*.so')"));
+        assert_eq!(questions[0].1.values, sql.values[1..]);
+        let mut row = Row::new();
+        row.set(asking().get("nodes").unwrap(), Value::Number(2.0)).unwrap();
+        assert_eq!(condition.holds(&row), None);
+        for (answer, holds) in [(true, false), (false, true)] {
+            row.answer(&questions[0].0, answer);
+            assert_eq!(condition.holds(&row), Some(holds));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_question_is_said() {
+        for (text, place, said) in [
+            (
+                "used('a')",
+                "used",
+                "no function `used`; there are abs, coalesce, greatest, least, lower, uses",
+            ),
+            ("uses(nodes)", "nodes", "expected a text in quotes, such as 'libblas*'"),
+            ("uses('a', 'b')", "uses", "`uses` takes one argument"),
+            ("uses('a') > 1", "1", "expected a condition; this is a number"),
+        ] {
+            let error = Condition::parse(text, &asking()).unwrap_err();
+            assert_eq!(&text[error.span.clone()], place, "{text}: {error}");
+            assert!(error.to_string().starts_with(said), "{text}: {error}");
+        }
+        let without = Predicate { name: "a", meaning: "", sql: "true".into() };
+        assert_eq!(asking().with(without).unwrap_err(), CatalogueError::Predicate("a"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::catalogue::Catalogue;
 use crate::error::{Fault, Problem, Span};
 use crate::expr::{Comparison, Expr, Function, Operator, arithmetic, leading};
 use crate::like::is_pattern;
+use crate::parameters::Parameters;
 use crate::syntax::{Node, Syntax};
 use crate::token::Literal;
 use crate::unit::{Quantity, Type, Unit};
@@ -11,12 +12,13 @@ use crate::unit::{Quantity, Type, Unit};
 type Checked = Result<Expr, Fault>;
 
 /// The expression of a whole condition.
-pub(crate) fn check(node: &Node, catalogue: &Catalogue) -> Checked {
-    Checker { catalogue }.condition(node)
+pub(crate) fn check(node: &Node, catalogue: &Catalogue, parameters: &Parameters) -> Checked {
+    Checker { catalogue, parameters }.condition(node)
 }
 
 struct Checker<'a> {
     catalogue: &'a Catalogue,
+    parameters: &'a Parameters,
 }
 
 impl Checker<'_> {
@@ -60,10 +62,30 @@ impl Checker<'_> {
             Syntax::Known(inner, is_known) => Ok(Expr::Known(Box::new(self.expr(inner)?), *is_known)),
             Syntax::Case(branches, last) => self.case(branches, last.as_deref()),
             Syntax::Call(function, arguments) => self.call(&node.span, *function, arguments),
+            Syntax::Ask(name, at, arguments) => self.ask(name, at, arguments),
         }
     }
 
+    fn ask(&self, name: &str, at: &Span, arguments: &[Node]) -> Checked {
+        let Some(predicate) = self.catalogue.predicate(name) else {
+            let predicates = self.catalogue.predicates().map(|predicate| predicate.name);
+            let known = Function::ALL.into_iter().map(Function::name).chain(predicates).collect();
+            return Err(Fault::new(at, Problem::NoFunction { name: name.to_owned(), known }));
+        };
+        match arguments {
+            [Node { what: Syntax::Literal(Literal::Text(pattern)), .. }] => {
+                Ok(Expr::Ask(predicate.clone(), pattern.clone()))
+            }
+            [other] => Err(Fault::new(&other.span, Problem::NoGlob)),
+            _ => Err(Fault::new(at, Problem::Arguments { name: predicate.name, takes: "one argument" })),
+        }
+    }
+
+    /// A parameter has the value that it was given, as if that were written here.
     fn column(&self, name: &str, span: &Span) -> Checked {
+        if let Some(value) = self.parameters.get(name) {
+            return Ok(Expr::Literal(value.clone()));
+        }
         let column = self.catalogue.get(name).ok_or_else(|| {
             let nearest = self.catalogue.nearest(name).map(str::to_owned);
             Fault::new(span, Problem::NoColumn { name: name.to_owned(), nearest })
@@ -142,11 +164,14 @@ impl Checker<'_> {
 
     fn like(&self, value: &Node, pattern: &Node) -> Checked {
         let value = self.of_type(value, Type::Text)?;
-        match &pattern.what {
-            Syntax::Literal(Literal::Text(text)) if is_pattern(text) => {
-                Ok(Expr::Like(Box::new(value), text.clone()))
-            }
-            Syntax::Literal(Literal::Text(_)) => Err(Fault::new(&pattern.span, Problem::Escape)),
+        let literal = match &pattern.what {
+            Syntax::Literal(literal) => Some(literal),
+            Syntax::Name(name) => self.parameters.get(name),
+            _ => None,
+        };
+        match literal {
+            Some(Literal::Text(text)) if is_pattern(text) => Ok(Expr::Like(Box::new(value), text.clone())),
+            Some(Literal::Text(_)) => Err(Fault::new(&pattern.span, Problem::Escape)),
             _ => Err(Fault::new(&pattern.span, Problem::NoPattern)),
         }
     }

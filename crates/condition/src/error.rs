@@ -53,8 +53,8 @@ pub enum Problem {
     ComparedWithUnknown,
     #[error("no column `{name}`{}", meant(nearest))]
     NoColumn { name: String, nearest: Option<String> },
-    #[error("no function `{name}`; there are abs, coalesce, greatest, least, lower")]
-    NoFunction { name: String },
+    #[error("no function `{name}`; there are {}", known.join(", "))]
+    NoFunction { name: String, known: Vec<&'static str> },
     #[error("`{name}` takes {takes}")]
     Arguments { name: &'static str, takes: &'static str },
     #[error("expected {expected}; this is {found}")]
@@ -67,8 +67,12 @@ pub enum Problem {
     Arithmetic { sign: &'static str, left: Type, right: Type },
     #[error("division by zero")]
     DivisionByZero,
+    #[error("expected one value")]
+    NoValue,
     #[error("a pattern is a text in quotes: `%` stands for any text, `_` for one character")]
     NoPattern,
+    #[error("expected a text in quotes, such as 'libblas*': `*` stands for any text, `?` for one character")]
+    NoGlob,
     #[error("`\\` in a pattern comes before `%`, `_` or `\\`")]
     Escape,
 }

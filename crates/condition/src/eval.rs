@@ -14,6 +14,8 @@ use crate::value::Value;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Row {
     values: BTreeMap<String, Value>,
+    /// What predicates say, by the text of the question.
+    answers: BTreeMap<String, bool>,
 }
 
 /// A value that a column cannot have.
@@ -36,6 +38,11 @@ impl Row {
         }
         self.values.insert(column.name.clone(), value);
         Ok(())
+    }
+
+    /// What a predicate says; `question` is one of [`Condition::questions`](crate::Condition::questions).
+    pub fn answer(&mut self, question: &str, truth: bool) {
+        self.answers.insert(question.to_owned(), truth);
     }
 
     pub(crate) fn get(&self, column: &Column) -> &Value {
@@ -89,6 +96,7 @@ impl Expr {
                 Value::Text(text) => Some(like(&text, pattern)),
                 _ => None,
             },
+            Expr::Ask(..) => row.answers.get(&self.to_string()).copied(),
             Expr::Known(inner, is_known) => Some((inner.eval(row) != Value::Unknown) == *is_known),
             _ => self.eval(row).truth(),
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::catalogue::Column;
+use crate::catalogue::{Column, Predicate};
 use crate::token::Literal;
 use crate::unit::{Type, Unit};
 
@@ -29,6 +29,8 @@ pub(crate) enum Expr {
     Known(Box<Expr>, bool),
     Case(Vec<(Expr, Expr)>, Option<Box<Expr>>),
     Call(Function, Vec<Expr>),
+    /// The pattern is as it was written.
+    Ask(Arc<Predicate>, String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +169,7 @@ impl Expr {
     /// Calls `see` for each part directly below.
     pub(crate) fn each_part<'a>(&'a self, see: &mut impl FnMut(&'a Expr)) {
         match self {
-            Expr::Literal(_) | Expr::Column(_) => {}
+            Expr::Literal(_) | Expr::Column(_) | Expr::Ask(..) => {}
             Expr::Negate(inner) | Expr::Not(inner) | Expr::Known(inner, _) | Expr::Like(inner, _) => {
                 see(inner)
             }
@@ -193,6 +195,20 @@ impl Expr {
         let mut columns = BTreeMap::new();
         self.find_columns(&mut columns);
         columns
+    }
+
+    /// What is asked of the catalogue's predicates below, by its text.
+    pub(crate) fn questions(&self) -> BTreeMap<String, (&Arc<Predicate>, &str)> {
+        let mut questions = BTreeMap::new();
+        self.find_questions(&mut questions);
+        questions
+    }
+
+    fn find_questions<'a>(&'a self, questions: &mut BTreeMap<String, (&'a Arc<Predicate>, &'a str)>) {
+        if let Expr::Ask(predicate, pattern) = self {
+            questions.insert(self.to_string(), (predicate, pattern));
+        }
+        self.each_part(&mut |part| part.find_questions(questions));
     }
 
     fn find_columns<'a>(&'a self, columns: &mut BTreeMap<&'a str, &'a Arc<Column>>) {

@@ -24,7 +24,7 @@
 //! | columns, values, `( )`, functions, `case when … then … else … end` | without `else`: unknown |
 //!
 //! Words and names may be in upper or lower case. The functions are `abs`, `least`, `greatest`, `coalesce` (the first that is
-//! known) and `lower`.
+//! known) and `lower`. Besides, a catalogue may have predicates, which are asked with a pattern: `uses('libblas*')`.
 //!
 //! *Values.* Texts are in single or double quotes; a quote in one is doubled. They compare by their bytes, upper before lower
 //! case. Times are `2026-01-31`, `2026-01-31T10:00`, `2026-01-31T10:00:00.5+01:00`; without an offset they are UTC, like all that
@@ -39,6 +39,8 @@
 //! *Patterns.* `like` has `%` for any text and `_` for one character; `\` before them, or before itself, takes their meaning. There
 //! is no `glob` and no regular expression: `like` means the same in every engine that criteria may be moved to, and takes no more
 //! time than the product of the two lengths.
+//!
+//! *Parameters.* A name may stand for a value that is given with the condition, [`Parameters`]. The canonical text has the value.
 //!
 //! # What is not known
 //!
@@ -58,9 +60,10 @@ mod error;
 mod eval;
 mod explain;
 mod expr;
-mod like;
+pub mod like;
 pub mod limits;
 mod nearest;
+mod parameters;
 mod parse;
 mod show;
 mod sql;
@@ -74,10 +77,11 @@ mod whole;
 
 use std::fmt;
 
-pub use catalogue::{Catalogue, CatalogueError, Column, Whole};
+pub use catalogue::{Catalogue, CatalogueError, Column, Predicate, Whole};
 pub use error::{ConditionError, Problem, Span};
 pub use eval::{Row, RowError};
 pub use explain::{Explanation, Seen, Step};
+pub use parameters::{ParameterError, Parameters};
 pub use sql::Sql;
 pub use unit::{Quantity, Type, Unit};
 pub use value::Value;
@@ -93,7 +97,16 @@ pub struct Condition {
 
 impl Condition {
     pub fn parse(text: &str, catalogue: &Catalogue) -> Result<Condition, ConditionError> {
-        read(text, catalogue).map_err(|fault| fault.of(text))
+        Condition::parse_with(text, catalogue, &Parameters::default())
+    }
+
+    /// With values that have names.
+    pub fn parse_with(
+        text: &str,
+        catalogue: &Catalogue,
+        parameters: &Parameters,
+    ) -> Result<Condition, ConditionError> {
+        read(text, catalogue, parameters).map_err(|fault| fault.of(text))
     }
 
     /// For `WHERE`.
@@ -106,6 +119,14 @@ impl Condition {
         self.expr.columns().into_values().map(AsRef::as_ref)
     }
 
+    /// What it asks of the catalogue's predicates: each question's text, for [`Row::answer`], and its SQL.
+    pub fn questions(&self) -> impl Iterator<Item = (String, Sql)> {
+        self.expr
+            .questions()
+            .into_iter()
+            .map(|(text, (predicate, pattern))| (text, Sql::of_question(predicate, pattern)))
+    }
+
     /// Whether it holds for a row; `None` if that is not known. The database answers the same.
     pub fn holds(&self, row: &Row) -> Option<bool> {
         self.expr.truth(row)
@@ -116,8 +137,8 @@ impl Condition {
     }
 }
 
-fn read(text: &str, catalogue: &Catalogue) -> Result<Condition, Fault> {
-    let condition = Condition { expr: check::check(&parse::parse(text)?, catalogue)? };
+fn read(text: &str, catalogue: &Catalogue, parameters: &Parameters) -> Result<Condition, Fault> {
+    let condition = Condition { expr: check::check(&parse::parse(text)?, catalogue, parameters)? };
     // The canonical text is kept and read again, so it must be within the limit as well.
     if condition.to_string().len() > limits::MAX_TEXT {
         Err(Fault::new(&(0..text.len()), Problem::TooLong(limits::MAX_TEXT)))

@@ -59,9 +59,30 @@ pub(crate) fn like(text: &str, pattern: &str) -> bool {
     parts[part..].iter().all(|part| *part == Part::Any)
 }
 
+/// The pattern for `like` with `\\` that means what a glob does: `*` is any text, `?` one character, all else itself.
+pub fn of_glob(glob: &str) -> String {
+    let mut pattern = String::with_capacity(glob.len());
+    for letter in glob.chars() {
+        match letter {
+            '*' => pattern.push('%'),
+            '?' => pattern.push('_'),
+            '%' | '_' | '\\' => pattern.extend(['\\', letter]),
+            other => pattern.push(other),
+        }
+    }
+    pattern
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn globs_are_those_of_shells() {
+        for (glob, expected) in [("gmx*", "gmx%"), ("a?_%", "a_\\_\\%"), ("x", "x"), ("\\", "\\\\")] {
+            assert_eq!(of_glob(glob), expected);
+        }
+    }
 
     #[test]
     fn texts_and_patterns() {

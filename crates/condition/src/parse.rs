@@ -255,11 +255,12 @@ impl Parser<'_> {
             return self.node(span.start, Syntax::Name(name.to_owned()));
         }
         let function = Function::ALL.into_iter().find(|function| function.name().eq_ignore_ascii_case(name));
-        let Some(function) = function else {
-            return Err(Fault::new(&span, Problem::NoFunction { name: name.to_owned() }));
-        };
         let arguments = self.list()?;
-        self.node(span.start, Syntax::Call(function, arguments))
+        let what = match function {
+            Some(function) => Syntax::Call(function, arguments),
+            None => Syntax::Ask(name.to_owned(), span.clone(), arguments),
+        };
+        self.node(span.start, what)
     }
 
     fn case(&mut self) -> Parsed {

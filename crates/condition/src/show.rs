@@ -33,7 +33,9 @@ impl Expr {
             Expr::Arithmetic(_, Operator::Plus | Operator::Minus, _) => Level::Sum,
             Expr::Arithmetic(..) => Level::Product,
             Expr::Negate(_) => Level::Signed,
-            Expr::Literal(_) | Expr::Column(_) | Expr::Case(..) | Expr::Call(..) => Level::Primary,
+            Expr::Literal(_) | Expr::Column(_) | Expr::Case(..) | Expr::Call(..) | Expr::Ask(..) => {
+                Level::Primary
+            }
         }
     }
 
@@ -77,6 +79,9 @@ impl Display for Expr {
             Expr::Known(inner, true) => write!(f, "{} is known", In(inner, Level::Sum)),
             Expr::Known(inner, false) => write!(f, "{} is unknown", In(inner, Level::Sum)),
             Expr::Case(branches, last) => case(f, branches, last.as_deref()),
+            Expr::Ask(predicate, pattern) => {
+                write!(f, "{}({})", predicate.name, Value::Text(pattern.clone()))
+            }
             Expr::Call(function, arguments) => {
                 write!(f, "{}(", function.name())?;
                 list(f, arguments, Level::Any, ", ")?;

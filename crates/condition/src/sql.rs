@@ -4,7 +4,9 @@
 //! Nothing in it can fail on a row: amounts are DOUBLE, which cannot overflow, divisors of zero become NULL, and
 //! patterns were checked before.
 
+use crate::catalogue::Predicate;
 use crate::expr::{Comparison, Expr, Function, Operator};
+use crate::like::of_glob;
 use crate::token::Literal;
 use crate::unit::{Scale, Type};
 use crate::value::Value;
@@ -35,6 +37,18 @@ impl Sql {
         let mut sql = Sql::default();
         sql.expr(expr);
         sql
+    }
+
+    /// One question of a predicate.
+    pub(crate) fn of_question(predicate: &Predicate, pattern: &str) -> Sql {
+        let mut sql = Sql::default();
+        sql.ask(predicate, pattern);
+        sql
+    }
+
+    fn ask(&mut self, predicate: &Predicate, pattern: &str) {
+        self.push(&predicate.sql);
+        self.values.push(Value::Text(of_glob(pattern)));
     }
 
     fn push(&mut self, text: &str) {
@@ -82,6 +96,7 @@ impl Sql {
             Expr::Known(inner, false) => self.around("(", inner, " IS NULL)"),
             Expr::Case(branches, last) => self.case(branches, last.as_deref()),
             Expr::Call(function, arguments) => self.call(*function, arguments),
+            Expr::Ask(predicate, pattern) => self.ask(predicate, pattern),
         }
     }
 

@@ -29,6 +29,8 @@ pub(crate) enum Syntax {
     Known(Box<Node>, bool),
     Case(Vec<(Node, Node)>, Option<Box<Node>>),
     Call(Function, Vec<Node>),
+    /// Something that only the catalogue may know; the span is that of its name.
+    Ask(String, Span, Vec<Node>),
 }
 
 impl Node {
@@ -47,7 +49,9 @@ impl Syntax {
             Syntax::Arithmetic(left, _, right)
             | Syntax::Compare(left, _, right)
             | Syntax::Like(left, right) => left.depth.max(right.depth),
-            Syntax::All(nodes) | Syntax::Any(nodes) | Syntax::Call(_, nodes) => deepest(nodes),
+            Syntax::All(nodes) | Syntax::Any(nodes) | Syntax::Call(_, nodes) | Syntax::Ask(_, _, nodes) => {
+                deepest(nodes)
+            }
             Syntax::In(left, nodes) => left.depth.max(deepest(nodes)),
             Syntax::Between(value, low, high) => value.depth.max(low.depth).max(high.depth),
             Syntax::Case(branches, last) => {

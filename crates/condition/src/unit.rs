@@ -97,6 +97,11 @@ impl Unit {
         times(symbol, Type::Number, 1.0)
     }
 
+    /// How many of the base of its type one of it is.
+    pub fn in_base(&self) -> f64 {
+        self.to_base(1.0)
+    }
+
     pub fn symbol(&self) -> &'static str {
         self.symbol
     }

@@ -28,6 +28,7 @@ pub struct OfPartition {
     pub is_test: Option<bool>,
     pub has_gpus: Option<bool>,
     pub has_local_disk: Option<bool>,
+    pub is_high_priority: Option<bool>,
     #[serde(default, rename = "default_time_limit_seconds", deserialize_with = "time")]
     pub default_time: Option<Nanos>,
 }
@@ -76,6 +77,7 @@ impl OfPartition {
         partition.is_test = self.is_test.or(partition.is_test);
         partition.has_gpus = self.has_gpus.or(partition.has_gpus);
         partition.has_local_disk = self.has_local_disk.or(partition.has_local_disk);
+        partition.is_high_priority = self.is_high_priority.or(partition.is_high_priority);
         partition.default_time = self.default_time.or(partition.default_time);
     }
 }

@@ -191,6 +191,10 @@ fn telegraf_by_name() {
             "infiniband,device=m,host=n1,port=1 port_rcv_data=10i 1794844546\ninfiniband,device=m,host=n1,port=1 port_rcv_data=30i 1794844556",
             "node_ib_received[influx/infiniband,device=m,port=1/port_rcv_data] 8/s over 10",
         ),
+        (
+            "infiniband,device=m,host=n1,port=1 port_xmit_packets=10i 1794844546\ninfiniband,device=m,host=n1,port=1 port_xmit_packets=30i 1794844556",
+            "node_ib_packets_sent[influx/infiniband,device=m,port=1/port_xmit_packets] 2/s over 10",
+        ),
         ("disk,host=n1,path=/ used=5i", "disk_used[/] 5"),
     ] {
         check(&lines(body), expected);

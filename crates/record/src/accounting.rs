@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::bytes::Bytes;
 use crate::entry::Nanos;
+use crate::kind::Kind;
 
 /// One job, or one task of an array, or one component of a heterogeneous job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
@@ -280,7 +281,7 @@ pub struct Usage {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Tres {
     #[n(0)]
-    pub kind: String,
+    pub kind: Kind,
     #[n(1)]
     pub name: Option<String>,
     /// Memory in bytes; of processors that were used, nanoseconds.

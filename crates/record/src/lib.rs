@@ -29,6 +29,8 @@ pub mod entry;
 #[cfg(feature = "std")]
 pub mod guest;
 #[cfg(feature = "std")]
+pub mod kind;
+#[cfg(feature = "std")]
 pub mod measure;
 #[cfg(feature = "std")]
 pub mod metric;

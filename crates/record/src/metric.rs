@@ -133,6 +133,8 @@ pub mod id {
     pub const NODE_FLOPS_256: u16 = 169;
     pub const NODE_FLOPS_512: u16 = 170;
     pub const NODE_VECTOR_OPERATIONS: u16 = 171;
+    pub const NODE_IB_PACKETS_RECEIVED: u16 = 180;
+    pub const NODE_IB_PACKETS_SENT: u16 = 181;
     pub const CARD_UTILISATION: u16 = 200;
     pub const CARD_MEMORY: u16 = 201;
     pub const CARD_OWN_UTILISATION: u16 = 202;
@@ -331,6 +333,20 @@ pub const METRICS: &[Metric] = &[
         Counter,
         Count,
         "vector instructions, where nobody counts what they amount to",
+    ),
+    node(
+        id::NODE_IB_PACKETS_RECEIVED,
+        "node_ib_packets_received",
+        Counter,
+        Count,
+        "packets received by InfiniBand and Omni-Path",
+    ),
+    node(
+        id::NODE_IB_PACKETS_SENT,
+        "node_ib_packets_sent",
+        Counter,
+        Count,
+        "packets sent by InfiniBand and Omni-Path",
     ),
     card(
         id::CARD_UTILISATION,

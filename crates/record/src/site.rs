@@ -57,13 +57,16 @@ pub struct Partition {
     #[n(10)]
     #[cbor(default)]
     pub tres: Vec<Tres>,
-    /// For trying things out. Only a site itself knows this, and the next two.
+    /// For trying things out. Only a site itself knows this, and the next three.
     #[n(11)]
     pub is_test: Option<bool>,
     #[n(12)]
     pub has_gpus: Option<bool>,
     #[n(13)]
     pub has_local_disk: Option<bool>,
+    /// Whose jobs go before others.
+    #[n(14)]
+    pub is_high_priority: Option<bool>,
 }
 
 /// One node as it is configured.

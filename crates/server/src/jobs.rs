@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use condition::Condition;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::read::{Admin, Asked, ask, asked, check_text, nanos};
+use crate::read::{Admin, Asked, Rows, ask, asked, check_text, nanos};
 
 /// Rows in one answer unless the question says otherwise.
 const LIMIT: u64 = 100;
@@ -58,11 +58,7 @@ pub struct Jobs {
 /// Jobs of the whole collection: `rows` and whether there are `more`, or their `count`.
 #[utoipa::path(get, path = "/api/v1/jobs", params(Jobs), security(("token" = [])),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403)))]
-pub async fn jobs(
-    _: Admin,
-    State(app): State<Arc<App>>,
-    query: Asked<Jobs>,
-) -> Result<Json<Value>, ApiError> {
+pub async fn jobs(_: Admin, State(app): State<Arc<App>>, query: Asked<Jobs>) -> Result<Response, ApiError> {
     let asked = asked(query)?;
     let Question { which, page } = match asked.question(&FIXED) {
         Ok(question) => question,
@@ -71,16 +67,14 @@ pub async fn jobs(
     };
     if asked.count {
         let count = ask(&app, move |reader| reader.count_jobs(&which)).await?;
-        return Ok(Json(json!({"count": count})));
+        return Ok(Json(json!({"count": count})).into_response());
     }
-    let limit = asked.limit();
-    let mut rows = match asked.group_by()? {
-        Some(by) => ask(&app, move |reader| reader.group_jobs(&which, by)).await?,
-        None => ask(&app, move |reader| reader.jobs(&which, &page)).await?,
-    };
-    let more = limit.is_some_and(|limit| rows.len() as u64 > limit);
-    limit.inspect(|limit| rows.truncate(usize::try_from(*limit).unwrap_or(usize::MAX)));
-    Ok(Json(json!({"rows": rows, "more": more})))
+    if let Some(by) = asked.group_by()? {
+        let rows = ask(&app, move |reader| reader.group_jobs(&which, by)).await?;
+        return Ok(Rows::new(rows, asked.limit().unwrap_or(u64::MAX)).into_response());
+    }
+    let json = ask(&app, move |reader| Ok(reader.jobs(&which, &page)?.into_json())).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
 /// Which jobs, and what of them.
@@ -137,8 +131,7 @@ impl Jobs {
             },
             sort: named(sort.trim_start_matches('-'))?,
             is_ascending: !sort.starts_with('-'),
-            // One more, to know whether there are more.
-            limit: self.limit().map(|limit| limit.saturating_add(1)),
+            limit: self.limit(),
         })
     }
 

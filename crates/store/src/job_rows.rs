@@ -189,7 +189,7 @@ impl Reader {
         let own: Vec<_> = metric::of(Of::Job).collect();
         self.ask(|snapshot| {
             let Batch { since_ns, jobs, rows } = snapshot.batch(&due.jobs, &own)?;
-            let deleted = upkeep::load_deleted(&snapshot.transaction)?;
+            let deleted = upkeep::load_deleted(snapshot.connection)?;
             let asked: Vec<Asked> =
                 jobs.into_iter().flat_map(|(name, nodes)| by_cluster(name, nodes)).collect();
             let nodes: Vec<&[OnNode]> = asked.iter().map(|asked| asked.nodes.as_slice()).collect();

@@ -12,6 +12,7 @@ mod due;
 mod forget;
 mod job_rows;
 mod measures;
+mod now;
 pub mod query;
 mod received;
 mod samples;
@@ -44,8 +45,8 @@ pub use write::{Applied, Writer};
 pub const FILE: &str = "jobglass.duckdb";
 
 /// How much is written to the log before it is brought into the tables. Each time the last rows of every table are compressed
-/// anew: with DuckDB's own 16 MB, that took two thirds of the time of an import. A log of this size is read in one to two seconds.
-const CHECKPOINT: &str = "128MB";
+/// anew: with DuckDB's own 16 MB, that took two thirds of the time of an import. A log of this size is read in two seconds.
+const CHECKPOINT: &str = "192MB";
 
 /// What a store may take of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

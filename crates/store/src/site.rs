@@ -6,6 +6,7 @@ use record::accounting::TimeLimit;
 use record::site::{Association, Node, Partition, SiteData};
 
 use crate::StoreError;
+use crate::now;
 use crate::sql::{count, limit, text_of, time, tres, word};
 use crate::write::Writer;
 
@@ -25,11 +26,19 @@ impl Writer {
         append(&transaction, partitions, site.partitions.iter().map(|of| partition_row(&cluster, of)))?;
         append(&transaction, nodes, site.nodes.iter().map(|of| node_row(&cluster, of)))?;
         append(&transaction, associations, site.associations.iter().map(|of| association_row(&cluster, of)))?;
+        now::renew(&transaction, &self.site)?;
+        Ok(transaction.commit()?)
+    }
+
+    /// The site may say something else than when this was written last.
+    pub(crate) fn renew_site(&mut self) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction()?;
+        now::renew(&transaction, &self.site)?;
         Ok(transaction.commit()?)
     }
 }
 
-fn append(
+pub(crate) fn append(
     connection: &Connection,
     table: &str,
     rows: impl IntoIterator<Item = Vec<Sql>>,
@@ -47,7 +56,7 @@ fn told_list(list: Option<&Vec<String>>) -> Sql {
     list.map_or(Sql::Null, |list| Sql::Text(list.join(",")))
 }
 
-fn is(told: Option<bool>) -> Sql {
+pub(crate) fn is(told: Option<bool>) -> Sql {
     told.map_or(Sql::Null, Sql::Boolean)
 }
 

@@ -39,6 +39,8 @@ pub struct Writer {
     pub(crate) job_order: Vec<usize>,
     /// Hashes of the lists of nodes that are kept.
     pub(crate) node_lists: HashSet<u64>,
+    /// When the newest job that is accounted for was submitted: of later ones nothing can be known.
+    pub(crate) newest_submit: i64,
     pub(crate) unaccounted: Arc<Unaccounted>,
     /// Jobs that are to be bound to what others measured.
     pub(crate) measured: measures::Pending,
@@ -77,11 +79,13 @@ impl Writer {
             pending: Pending::default(),
             job_order: Vec::new(),
             node_lists: HashSet::new(),
+            newest_submit: i64::MIN,
             unaccounted,
             measured: measures::Pending::default(),
         };
         writer.job_order = job_rows::order(&writer.connection)?;
         writer.load_accounting()?;
+        writer.renew_site()?;
         writer.measured.load(&writer.connection, now_ns())?;
         writer.load_streams()?;
         writer.merge_received()?;

@@ -84,7 +84,7 @@ fn values_of_nodes_are_those_of_the_jobs_that_were_there_then() {
             is_ascending: true,
             limit: None,
         };
-        let rows = reader.jobs(&which, &page).unwrap();
+        let rows = reader.jobs(&which, &page).unwrap().rows();
         assert_eq!(reader.count_jobs(&which).unwrap(), rows.len() as u64);
         rows.iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
     };

@@ -98,6 +98,8 @@ fn put_devices(values: &mut Values, reading: &node::Reading) {
     values.put(id::NODE_NET_SENT, sum(cards(), |card| Some(card.sent.bytes)));
     values.put(id::NODE_IB_RECEIVED, sum(reading.ports.iter(), |port| port.received_bytes));
     values.put(id::NODE_IB_SENT, sum(reading.ports.iter(), |port| port.sent_bytes));
+    values.put(id::NODE_IB_PACKETS_RECEIVED, sum(reading.ports.iter(), |port| port.received_packets));
+    values.put(id::NODE_IB_PACKETS_SENT, sum(reading.ports.iter(), |port| port.sent_packets));
 }
 
 fn put_remote(values: &mut Values, remote: &remote::Reading) {

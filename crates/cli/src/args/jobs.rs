@@ -11,12 +11,14 @@ use super::{ServerArgs, ShapeArgs};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Ranges: 4, 4..16, 4.., ..16; with units for times: 10m..2h.
 
-Conditions (--where) are made of columns, values with units, =, !=, <, <=, >, >=, and, or, not, in (…), between … and …, like '…',
-is known, is unknown, + - * / ( ). What is not known is never found, but by `is unknown`.
+Conditions (--where) are made of columns, values with units, =, !=, <, <=, >, >=, and, or, not, in (…), between … and …, like '…', \
+is known, is unknown, + - * / ( ). What is not known is never found, but by `is unknown`. uses('libblas*') and runs('gmx*') ask for \
+libraries that were loaded and programs that were run, by name, or by path if there is a / in the pattern.
 
 Examples:
   jobglass jobs --user alice --state FAILED,TIMEOUT --since 7d
   jobglass jobs --where 'gpu_util_avg < 5 and gpus > 0' --sort -gpu_hours
+  jobglass jobs --where \"runs('gmx*') and not uses('libmkl*')\"
   jobglass jobs --partition gpu --duration 10m.. --fmt job_id,user,elapsed_s,gpu_util_avg,memory_util_max
   jobglass jobs --group-by project --since 2026-01-01 --until 2027-01-01
   jobglass jobs --all-time --count

@@ -43,6 +43,7 @@ const PARTITIONS: &[Column] = &[
     ("TEST", |row| yes(&row["is_test"])),
     ("GPUS", |row| yes(&row["has_gpus"])),
     ("LOCAL DISK", |row| yes(&row["has_local_disk"])),
+    ("PRIORITY", |row| yes(&row["is_high_priority"])),
     ("ON", |row| text(&row["nodes"])),
 ];
 

@@ -16,6 +16,8 @@ use crate::ask::Server;
 
 /// A request is sent when it has so many bytes; the server takes eight million.
 const BYTES: usize = 4 << 20;
+/// Jobs in a request: enough that the server has little to do for each, few enough that it needs little memory.
+const JOBS: u64 = JOBS_MAX / 2;
 /// Values in a request, and what is told of whole jobs.
 const VALUES: u64 = VALUES_MAX / 2;
 const TOLD: u64 = 10_000;
@@ -97,7 +99,7 @@ impl Sender {
         minicbor::encode(job, &mut self.body).map_err(|error| anyhow!("a job cannot be written: {error}"))?;
         self.held += 1;
         self.jobs += 1;
-        if self.body.len() >= BYTES || self.held >= JOBS_MAX { self.flush() } else { Ok(()) }
+        if self.body.len() >= BYTES || self.held >= JOBS { self.flush() } else { Ok(()) }
     }
 
     /// Sends what was taken and not sent yet.

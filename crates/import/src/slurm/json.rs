@@ -370,7 +370,7 @@ fn tres(list: &Value, memory: u64, cpu: u64) -> Vec<Tres> {
             _ => 1,
         };
         let count = count(value, "count")?.checked_mul(scale)?;
-        Some(Tres { kind, name: text(value, "name"), count })
+        Some(Tres { kind: (&*kind).into(), name: text(value, "name"), count })
     };
     list.as_array().map(|list| list.iter().filter_map(one).collect()).unwrap_or_default()
 }

@@ -92,8 +92,10 @@ pub struct Accounts {
     ids: Vec<u64>,
     /// For each of the tables.
     rows: [RecordBatch; 3],
-    /// Which rows of the table may be of these jobs: one of years is not looked through for each batch.
-    there: String,
+    /// When the first of them was submitted; `None` where that is not known of one.
+    first_submit: Option<i64>,
+    /// When the last of them was submitted, or started where nobody knows that, as in their names.
+    newest: i64,
     node_lists: HashMap<u64, String>,
     /// Start and end of each.
     times: Vec<(Option<i64>, Option<i64>)>,
@@ -114,28 +116,43 @@ impl Accounts {
         Ok(Accounts {
             ids: told.iter().map(|(id, _)| *id).collect(),
             rows: [rows(rows::jobs(&told))?, rows(rows::steps(&told))?, rows(rows::nodes(&told))?],
-            there: there(told.iter().map(|(_, job)| *job)),
+            // Nothing is less than any time.
+            first_submit: told.iter().map(|(_, job)| job.submit.map(nanos)).min().flatten(),
+            newest: told
+                .iter()
+                .filter_map(|(_, job)| job.submit.or(job.start))
+                .map(nanos)
+                .max()
+                .unwrap_or(i64::MIN),
             node_lists: lists.map(|list| (xxh3_64(list.as_bytes()), list.to_owned())).collect(),
             times: told.iter().map(|(_, job)| (job.start.map(nanos), job.end.map(nanos))).collect(),
             names: names.collect(),
             older,
         })
     }
+
+    /// Which rows of the table may be of these jobs: one of years is not looked through for each batch.
+    fn there(&self) -> String {
+        self.first_submit.map_or_else(|| "true".to_owned(), |first| format!("submit_ns >= {first}"))
+    }
 }
 
 impl Writer {
     /// Keeps what a batch system says of jobs, all of it or nothing. Told again, it changes nothing.
     pub fn account(&mut self, accounts: &Accounts) -> Result<Accounted, StoreError> {
-        create_incoming(&self.connection)?;
+        let is_later = accounts.first_submit.is_some_and(|first| first > self.newest_submit);
+        if !is_later {
+            create_incoming(&self.connection)?;
+        }
         let transaction = self.connection.transaction()?;
         let lists = keep_lists(&transaction, &self.node_lists, &accounts.node_lists)?;
-        let accounted = if are_new(&transaction, accounts)? {
+        let accounted = if is_later || are_new(&transaction, accounts)? {
             append(TABLES.map(|table| transaction.appender(table)), &accounts.rows)?;
             Accounted { new: accounts.ids.len() as u64, ..Accounted::default() }
         } else {
             let incoming = |table| transaction.appender_to_catalog_and_db(table, "temp", "main");
             append(INCOMING.map(incoming), &accounts.rows)?;
-            replace(&transaction, &accounts.there)?
+            replace(&transaction, &accounts.there())?
         };
         let is_left = !self.unaccounted.there_are() || mark_measured(&transaction, &accounts.names)?;
         transaction.commit()?;
@@ -143,13 +160,14 @@ impl Writer {
             self.unaccounted.say_there_are_none();
         }
         self.node_lists.extend(lists);
+        self.newest_submit = self.newest_submit.max(accounts.newest);
         for (id, (start, end)) in accounts.ids.iter().zip(&accounts.times) {
             self.measured.told(*id, *start, *end, now_ns());
         }
         Ok(Accounted { older: accounted.older + accounts.older, ..accounted })
     }
 
-    /// Which lists of nodes are kept already, and whether all that was measured is accounted for.
+    /// Which lists of nodes are kept already, when the newest job was submitted, and whether all that was measured is accounted for.
     pub(crate) fn load_accounting(&mut self) -> Result<(), StoreError> {
         let mut query = self.connection.prepare("SELECT DISTINCT list FROM node_list")?;
         let mut rows = query.query([])?;
@@ -157,6 +175,9 @@ impl Writer {
             self.node_lists.insert(xxh3_64(row.get::<_, String>(0)?.as_bytes()));
         }
         drop(rows);
+        let newest = "SELECT max(coalesce(submit_ns, start_ns)) FROM accounting";
+        let newest: Option<i64> = self.connection.query_row(newest, [], |row| row.get(0))?;
+        self.newest_submit = newest.unwrap_or(i64::MIN);
         if !mark_measured(&self.connection, &[])? {
             self.unaccounted.say_there_are_none();
         }
@@ -213,15 +234,6 @@ fn create_incoming(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Rows of the time since the first of these was submitted.
-fn there<'a>(told: impl Iterator<Item = &'a Accounting>) -> String {
-    match told.map(|job| job.submit.map(nanos)).min() {
-        // Submissions of which the time is not known are in no part of it.
-        Some(Some(since)) => format!("submit_ns >= {since}"),
-        _ => "true".to_owned(),
-    }
-}
-
 /// Whether nothing is known of any of them.
 fn are_new(connection: &Connection, accounts: &Accounts) -> Result<bool, StoreError> {
     let mut ids = connection.appender_to_catalog_and_db("incoming_id", "temp", "main")?;
@@ -232,7 +244,7 @@ fn are_new(connection: &Connection, accounts: &Accounts) -> Result<bool, StoreEr
     let sql = format!(
         "SELECT NOT EXISTS (SELECT 1 FROM accounting WHERE {} AND id IN (SELECT id FROM incoming_id)) \
          AND NOT EXISTS (SELECT 1 FROM accounting_node WHERE id IN (SELECT id FROM incoming_id))",
-        accounts.there
+        accounts.there()
     );
     Ok(connection.query_row(&sql, [], |row| row.get(0))?)
 }

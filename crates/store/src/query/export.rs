@@ -199,7 +199,7 @@ fn tres(text: &str) -> Option<Tres> {
     let (name, count) = text.rsplit_once('=')?;
     let (kind, name) =
         name.split_once('/').map_or((name, None), |(kind, name)| (kind, Some(name.to_owned())));
-    Some(Tres { kind: kind.to_owned(), name, count: count.parse().ok()? })
+    Some(Tres { kind: kind.into(), name, count: count.parse().ok()? })
 }
 
 fn canceller(text: String) -> Canceller {

@@ -26,7 +26,7 @@ impl Snapshot<'_> {
         let nodes = self.on_nodes(filter, &own)?;
         let hosts = self.hosts(&[&nodes])?.pop().unwrap_or_default();
         let mut job = self.of_nodes(&nodes, &own, &hosts, now_ns);
-        let deleted = crate::upkeep::load_deleted(&self.transaction)?;
+        let deleted = crate::upkeep::load_deleted(self.connection)?;
         let row = self.row_beside(filter, job.as_ref(), deleted)?;
         let word = row.as_ref().zip(job.as_ref()).map(|(row, job)| better(Some(&old(row)), job, deleted));
         if let (Some(Word::NewWithExtremes), Some(row), Some(job)) = (word, &row, &mut job) {

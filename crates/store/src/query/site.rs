@@ -2,7 +2,6 @@
 
 use digest::Site;
 use duckdb::types::Value as Sql;
-use record::entry::Nanos;
 use record::site::{Node, Partition, SiteData};
 use serde_json::{Map, Value, json};
 
@@ -53,7 +52,15 @@ const PARTITIONS: Columns = &[
     ("is_test", "is_test", Is),
     ("has_gpus", "has_gpus", Is),
     ("has_local_disk", "has_local_disk", Is),
+    ("is_high_priority", "is_high_priority", Is),
 ];
+
+/// What was told, with what the site has now in place of what it says something about.
+const PARTITIONS_NOW: &str = "(SELECT p.* REPLACE (n.default_time_ns AS default_time_ns, n.is_test AS is_test, \
+        n.has_gpus AS has_gpus, n.has_local_disk AS has_local_disk), n.is_high_priority \
+    FROM site_partition p LEFT JOIN partition_now n ON n.name = p.name AND n.cluster IS NOT DISTINCT FROM p.cluster)";
+const NODES_NOW: &str = "(SELECT p.* REPLACE (n.cores AS cores, n.peak_flops AS peak_flops) \
+    FROM site_node p LEFT JOIN node_now n ON n.name = p.name AND n.cluster IS NOT DISTINCT FROM p.cluster)";
 
 const NODES: Columns = &[
     ("cluster", "cluster", Text),
@@ -94,11 +101,11 @@ impl Snapshot<'_> {
     pub(super) fn site(&self, cluster: Option<&str>) -> Result<Value, StoreError> {
         let all = |table: &str, columns, order: &str| self.site_rows(table, columns, order, cluster);
         let clusters = all("site_cluster", CLUSTERS, "cluster")?;
-        let mut partitions = all("site_partition", PARTITIONS, "cluster, name")?;
-        let mut nodes = all("site_node", NODES, "cluster, name")?;
+        let partitions = all(PARTITIONS_NOW, PARTITIONS, "cluster, name")?;
+        let nodes = all(NODES_NOW, NODES, "cluster, name")?;
         let associations = all("site_association", ASSOCIATIONS, "cluster, account, \"user\" NULLS FIRST")?;
         let unmatched =
-            if clusters.is_empty() { Vec::new() } else { put_over(self.site, &mut partitions, &mut nodes) };
+            if clusters.is_empty() { Vec::new() } else { unmatched(self.site, &partitions, &nodes) };
         Ok(json!({
             "clusters": clusters, "partitions": partitions, "nodes": nodes, "associations": associations,
             "unmatched": unmatched,
@@ -144,44 +151,16 @@ fn shown(row: &duckdb::Row<'_>, at: usize, kind: Kind) -> duckdb::Result<Value> 
     })
 }
 
-/// Puts what a site says over what its batch system told, and gives what of it matches nothing, in words.
-fn put_over(
-    site: &Site,
-    partitions: &mut [Map<String, Value>],
-    nodes: &mut [Map<String, Value>],
-) -> Vec<String> {
+/// What the site names and its batch system does not have, in words.
+fn unmatched(site: &Site, partitions: &Rows, nodes: &Rows) -> Vec<String> {
     let text = |row: &Map<String, Value>, name: &str| row[name].as_str().unwrap_or_default().to_owned();
     let mut data = SiteData {
         partitions: partitions
             .iter()
-            .map(|row| Partition {
-                name: text(row, "partition"),
-                default_time: row["default_time_s"].as_f64().map(|seconds| (seconds * 1e9) as Nanos),
-                is_test: row["is_test"].as_bool(),
-                has_gpus: row["has_gpus"].as_bool(),
-                has_local_disk: row["has_local_disk"].as_bool(),
-                ..Partition::default()
-            })
+            .map(|row| Partition { name: text(row, "partition"), ..Partition::default() })
             .collect(),
-        nodes: nodes
-            .iter()
-            .map(|row| Node {
-                name: text(row, "node"),
-                cores: row["cores"].as_u64(),
-                peak_flops: row["peak_flops"].as_u64(),
-                ..Node::default()
-            })
-            .collect(),
+        nodes: nodes.iter().map(|row| Node { name: text(row, "node"), ..Node::default() }).collect(),
         ..SiteData::default()
     };
-    let unmatched = site.overrides.apply(&mut data);
-    for (row, of) in partitions.iter_mut().zip(data.partitions) {
-        row["default_time_s"] = json!(of.default_time.map(|nanos| nanos as f64 / 1e9));
-        (row["is_test"], row["has_gpus"]) = (json!(of.is_test), json!(of.has_gpus));
-        row["has_local_disk"] = json!(of.has_local_disk);
-    }
-    for (row, of) in nodes.iter_mut().zip(data.nodes) {
-        (row["cores"], row["peak_flops"]) = (json!(of.cores), json!(of.peak_flops));
-    }
-    unmatched.iter().map(ToString::to_string).collect()
+    site.overrides.apply(&mut data).iter().map(ToString::to_string).collect()
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use condition::{Catalogue, Column, Type, Unit};
 use record::metric::{Kind, Metric, Of, Unit as Counted};
 
+use super::software;
 use crate::job_rows::{CHARACTERISTICS, last_name, metrics, shares};
 
 /// One column.
@@ -88,6 +89,7 @@ impl Columns {
     pub(super) fn with(own: &[(String, Option<String>)]) -> Columns {
         let mut all = accounted();
         all.extend(used());
+        all.extend(of_site());
         all.extend(metrics().flat_map(of_metric));
         for column in own.iter().flat_map(|(metric, unit)| of_others(metric, unit.as_deref())) {
             let is_free = |of: &JobColumn| of.name != column.name && of.alias != Some(&column.name);
@@ -100,8 +102,12 @@ impl Columns {
             own.into_iter().chain(of.alias.map(str::to_owned)).collect::<Vec<_>>()
         };
         let catalogue = all.iter().flat_map(|of| names(of).into_iter().map(|name| catalogued(of, &name)));
+        let mut catalogue = Catalogue::new(catalogue);
+        for predicate in software::predicates() {
+            catalogue = catalogue.and_then(|catalogue| catalogue.with(predicate));
+        }
         // A test sees that there is one.
-        let catalogue = Catalogue::new(catalogue).unwrap_or_default();
+        let catalogue = catalogue.unwrap_or_default();
         Columns { all: all.into_iter().map(Arc::new).collect(), catalogue }
     }
 
@@ -198,7 +204,7 @@ pub const USUAL: [&str; 25] = [
 /// What a job had on each of its nodes, where somebody looked while Slurm knew it.
 fn placed(what: &str) -> String {
     format!(
-        "(SELECT string_agg(p.host || ':' || p.{what}, ' ' ORDER BY p.host) FROM accounting_node p WHERE p.id = c.id)"
+        "(SELECT string_agg(h.host || ':' || h.{what}, ' ' ORDER BY h.host) FROM accounting_node h WHERE h.id = c.id)"
     )
 }
 
@@ -339,6 +345,131 @@ fn used() -> Vec<JobColumn> {
         ));
     }
     columns
+}
+
+/// What a job used as the paper has it: of its own where that was measured, else of its nodes.
+fn judged() -> Vec<JobColumn> {
+    let all = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
+    let node = |of: &str| format!("coalesce(j.node_cpu_{of}_avg, m.node_cpu_{of}_avg)");
+    // What nobody counts takes no time: user, system and idle are there wherever anything is.
+    let sum: Vec<String> = all
+        .into_iter()
+        .map(|of| {
+            if ["user", "system", "idle"].contains(&of) {
+                node(of)
+            } else {
+                format!("coalesce({}, 0)", node(of))
+            }
+        })
+        .collect();
+    let of_node = |of: &str| format!("100 * {} / nullif({}, 0)", node(of), sum.join(" + "));
+    let own = |of: &str| format!("100 * j.{of}_avg * j.nodes / nullif(c.cores, 0)");
+    let new = JobColumn::new;
+    vec![
+        new(
+            "cpu_user_util_avg",
+            Type::Share,
+            "processors in user code, of those reserved, else of the nodes'",
+            &format!("coalesce({}, {})", own("cpu_user"), of_node("user")),
+        ),
+        new(
+            "cpu_idle_util_avg",
+            Type::Share,
+            "processors without work, of those reserved, else of the nodes'",
+            // Beside something unknown, the greatest would be the other one.
+            &format!(
+                "coalesce(CASE WHEN j.cpu_avg IS NOT NULL AND c.cores > 0 THEN greatest(100 - {}, 0) END, {})",
+                own("cpu"),
+                of_node("idle")
+            ),
+        ),
+        new(
+            "cpu_iowait_util_avg",
+            Type::Share,
+            "processors of the nodes that waited for a disk",
+            &of_node("iowait"),
+        ),
+        new(
+            "load_avg",
+            Type::Number,
+            "threads on a node that ran or could run: the job's, else the node's load",
+            "coalesce(j.job_load_avg, coalesce(j.node_load_avg, m.node_load_avg) / 100)",
+        ),
+        new(
+            "local_io_total",
+            Type::Bytes,
+            "read from and written to disks in all",
+            "j.read_bytes_total + j.write_bytes_total",
+        ),
+        new(
+            "local_io_avg",
+            Type::Rate,
+            "read from and written to disks of a node, average",
+            "j.read_bytes_avg + j.write_bytes_avg",
+        ),
+    ]
+}
+
+/// What the site says of where a job ran: `p` is its partition, `n` its nodes.
+fn of_site() -> Vec<JobColumn> {
+    let new = JobColumn::new;
+    let mut columns = judged();
+    columns.extend([
+        new(
+            "is_test_partition",
+            Type::Boolean,
+            "whether its partition is for trying things out",
+            "p.is_test",
+        ),
+        new(
+            "is_high_priority_partition",
+            Type::Boolean,
+            "whether jobs of its partition go before others",
+            "p.is_high_priority",
+        ),
+        new("partition_has_gpus", Type::Boolean, "whether nodes of its partition have GPUs", "p.has_gpus"),
+        new(
+            "partition_has_disks",
+            Type::Boolean,
+            "whether nodes of its partition have disks of their own",
+            "p.has_local_disk",
+        ),
+        new(
+            "default_limit_s",
+            Type::Duration,
+            "the time limit of jobs that ask its partition for none",
+            "(p.default_time_ns) / 1e9",
+        )
+        .of("p.default_time_ns", 1e9)
+        .aka("default_time_limit"),
+        new("node_cores", Type::Number, "how many cores each of its nodes has; the fewest", "n.cores")
+            .of("n.cores", 1.0),
+        new(
+            "node_peak_flops",
+            Type::Number,
+            "how many floating point operations each of its nodes could do in a second; the fewest",
+            "n.peak_flops",
+        )
+        .labelled("1/s"),
+    ]);
+    columns
+}
+
+/// The partition of a job and its nodes, for columns whose SQL names them.
+pub(super) fn told_by_site(used: &[&str]) -> impl Iterator<Item = &'static str> {
+    const PARTITION: &str =
+        "LEFT JOIN partition_now p ON p.name = c.partition AND p.cluster IS NOT DISTINCT FROM c.cluster";
+    const NODES: &str = "LEFT JOIN (SELECT l.list, s.cluster, min(s.cores) AS cores, min(s.peak_flops) AS peak_flops \
+        FROM node_list l JOIN node_now s ON s.name = l.host GROUP BY l.list, s.cluster) n \
+        ON n.list = c.node_list AND n.cluster IS NOT DISTINCT FROM c.cluster";
+    let names = |alias: &str| {
+        let is_own = |before: Option<char>| {
+            before.is_none_or(|letter| !letter.is_ascii_alphanumeric() && letter != '_')
+        };
+        used.iter().any(|sql| sql.match_indices(alias).any(|(at, _)| is_own(sql[..at].chars().next_back())))
+    };
+    let found = [(names("p."), PARTITION), (names("n."), NODES)];
+    found.into_iter().filter_map(|(is_used, join)| is_used.then_some(join))
 }
 
 /// The characteristics of a metric.

@@ -1,19 +1,22 @@
 //! The whole collection of jobs: filtered, sorted, counted, put together.
 
 mod columns;
+mod found;
 mod group;
+mod software;
 
 use std::iter;
 use std::sync::Arc;
 
 use condition::{Condition, Value as Bound};
 use duckdb::types::Value as Sql;
-use serde_json::{Map, Value, json};
 
-use super::{Conditions, Reader, Rows, Snapshot, time};
+use super::{Conditions, Reader, Rows, Snapshot};
 use crate::StoreError;
 
 pub use columns::{Columns, FIXED, JobColumn, USUAL, column};
+pub use found::Found;
+pub(super) use found::value;
 pub use group::JobsBy;
 
 /// Which jobs are asked for; what is absent does not matter.
@@ -60,9 +63,9 @@ const MEASURED: &str = "LEFT JOIN job j ON j.job = c.job \
     AND coalesce(j.end_ns, j.heard_ns, j.start_ns) >= c.start_ns - 60000000000";
 
 impl Reader {
-    /// Jobs, and one more than was asked for if there are more.
-    pub fn jobs(&self, which: &Which, page: &Page) -> Result<Rows, StoreError> {
-        self.ask(|snapshot| snapshot.jobs(which, page))
+    /// Jobs, and whether there are more.
+    pub fn jobs(&self, which: &Which, page: &Page) -> Result<Found, StoreError> {
+        self.ask_one(|snapshot| snapshot.jobs(which, page))
     }
 
     /// The columns that jobs have here.
@@ -71,7 +74,10 @@ impl Reader {
     }
 
     pub fn count_jobs(&self, which: &Which) -> Result<u64, StoreError> {
-        self.ask(|snapshot| snapshot.count_jobs(which))
+        match self.unaccounted.there_are() {
+            true => self.ask(|snapshot| snapshot.count_jobs(which)),
+            false => self.ask_one(|snapshot| snapshot.count_jobs(which)),
+        }
     }
 
     /// Jobs put together, those with most processor time first, or in the order of time.
@@ -81,35 +87,51 @@ impl Reader {
 }
 
 impl Snapshot<'_> {
-    /// Each table is asked for its own first rows: of one table the database reads only what it needs for them.
-    fn jobs(&self, which: &Which, page: &Page) -> Result<Rows, StoreError> {
+    /// Each table is asked for its own first rows: of one table the database reads only what it needs for them. What is to be said of
+    /// a job is computed, and looked for beside it, when it is known to be among the first.
+    fn jobs(&self, which: &Which, page: &Page) -> Result<Found, StoreError> {
         let conditions = which.conditions();
-        let beside = which.beside(page.columns.iter().chain([&page.sort]));
+        let beside = which.beside(iter::once(&page.sort));
         let named = page.columns.iter().enumerate().map(|(at, column)| format!("{} AS v{at}", column.sql));
-        let select = format!(
-            "{}, {} AS sorted, c.is_accounted AS is_accounted, c.place AS place",
-            named.collect::<Vec<_>>().join(", "),
-            page.sort.sql
-        );
-        let sources = self.sources();
+        let select = named.collect::<Vec<_>>().join(", ");
+        let beside_first = Which::default().beside(page.columns.iter());
+        let limit = if page.limit.is_some() { "LIMIT ?" } else { "" };
+        let order = |later| order(page, later);
         let of_source = |jobs: &&'static str| {
-            query(jobs, format!("SELECT {select} FROM {jobs} {beside} {} {}", conditions.sql(), order(page)))
+            let own = if *jobs == ACCOUNTED { "c.rowid AS place, true AS is_accounted, " } else { "" };
+            let found = format!(
+                "SELECT c.*, {own}{} AS sorted FROM {jobs} {beside} {} {} {limit}",
+                page.sort.sql,
+                conditions.sql(),
+                order("place")
+            );
+            format!(
+                "SELECT {select}, c.sorted AS sorted, c.is_accounted AS is_accounted, c.place AS place \
+                 FROM ({}) c {beside_first}",
+                query(jobs, found)
+            )
         };
-        let sql = match sources {
-            [only] => of_source(only),
+        let sources = self.sources();
+        let each: Vec<String> = sources.iter().map(of_source).collect();
+        // Rows stay in their order where nothing is put beside them.
+        let sql = match &each[..] {
+            [only] if beside_first.is_empty() => only.clone(),
+            [only] => format!("{only} {}", order("place")),
             all => {
-                let each: Vec<String> = all.iter().map(|jobs| format!("({})", of_source(jobs))).collect();
-                format!("SELECT * FROM ({}) {}", each.join(" UNION ALL "), order(page))
+                format!(
+                    "SELECT * FROM ({}) {} {limit}",
+                    all.join(" UNION ALL "),
+                    order("is_accounted, place")
+                )
             }
         };
-        let values: Vec<Sql> = sources.iter().flat_map(|_| conditions.values.clone()).collect();
-        self.rows(&sql, &values, |row| {
-            let mut made = Map::new();
-            for (at, column) in page.columns.iter().enumerate() {
-                made.insert(column.name.clone(), value(column, row.get(at)?));
-            }
-            Ok(made)
-        })
+        let limit = page.limit.map(|limit| Sql::UBigInt(limit.saturating_add(1)));
+        let of_each = || conditions.values.iter().chain(&limit).cloned();
+        let mut values: Vec<Sql> = sources.iter().flat_map(|_| of_each()).collect();
+        values.extend(limit.clone().filter(|_| sources.len() > 1));
+        let mut found = Found::new(page);
+        self.each(&sql, &values, |row| found.take(row))?;
+        Ok(found)
     }
 
     fn count_jobs(&self, which: &Which) -> Result<u64, StoreError> {
@@ -142,10 +164,9 @@ fn query(jobs: &str, sql: String) -> String {
 
 /// The first rows: newest unless asked otherwise; what is not known is last. The later words decide between equals, so that two
 /// questions have one answer.
-fn order(page: &Page) -> String {
+fn order(page: &Page, later: &str) -> String {
     let way = if page.is_ascending { "ASC" } else { "DESC" };
-    let limit = page.limit.map_or(String::new(), |limit| format!("LIMIT {limit}"));
-    format!("ORDER BY sorted {way} NULLS LAST, is_accounted, place {way} {limit}")
+    format!("ORDER BY sorted {way} NULLS LAST, {later} {way}")
 }
 
 impl Which {
@@ -160,6 +181,7 @@ impl Which {
             beside.push(MEASURED.to_owned());
         }
         beside.extend(columns::told_by_others(&used));
+        beside.extend(columns::told_by_site(&used).map(str::to_owned));
         beside.join(" ")
     }
 
@@ -195,20 +217,5 @@ fn bound(value: Bound) -> Sql {
         Bound::Text(text) => Sql::Text(text),
         Bound::Boolean(boolean) => Sql::Boolean(boolean),
         Bound::Unknown => Sql::Null,
-    }
-}
-
-/// A value as answers have it: times as text, numbers whole where they are.
-pub(super) fn value(column: &JobColumn, value: Sql) -> Value {
-    match (column.of, value) {
-        (condition::Type::Time, Sql::BigInt(ns)) => time(Some(ns)),
-        (_, Sql::Boolean(boolean)) => json!(boolean),
-        (_, Sql::Text(text)) => json!(text),
-        (_, Sql::BigInt(number)) => json!(number),
-        (_, Sql::UBigInt(number)) => json!(number),
-        (_, Sql::UInt(number)) => json!(number),
-        (_, Sql::Double(number)) => json!(number),
-        (_, Sql::HugeInt(number)) => json!(number as f64),
-        _ => Value::Null,
     }
 }

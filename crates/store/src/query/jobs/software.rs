@@ -1,0 +1,43 @@
+//! What conditions may ask about the programs of a job and the libraries they loaded. Of a job none of whose programs was seen
+//! nobody knows; one that is seen to run something else does not run this.
+
+use condition::Predicate;
+
+/// The programs of a job, in its time: a number that is given again is another job's.
+const OF_JOB: &str = "q.job = c.job AND (q.cluster = c.cluster OR q.cluster IS NULL OR c.cluster IS NULL) \
+    AND q.start_ns <= coalesce(c.end_ns, 9223372036854775807) AND coalesce(q.end_ns, q.start_ns) >= c.start_ns - 60000000000";
+
+/// The pattern, which is needed more than once.
+const PATTERN: &str = "(SELECT CAST(? AS VARCHAR) AS pattern) w";
+
+pub(super) fn predicates() -> [Predicate; 2] {
+    let known = |sql: String| {
+        format!("(CASE WHEN EXISTS (SELECT 1 FROM process q WHERE {OF_JOB}) THEN EXISTS ({sql}) END)")
+    };
+    [
+        Predicate {
+            name: "uses",
+            meaning: "whether a program of the job loaded a library of this name, or of this path if there is a / in it",
+            sql: known(format!(
+                "SELECT 1 FROM (SELECT job, cluster, start_ns, end_ns, unnest([objects, late_objects]) AS list FROM process) q \
+                 WHERE {OF_JOB} AND q.list IN (SELECT l.list FROM object_list l JOIN object o ON o.id = l.object, {PATTERN} \
+                   WHERE {})",
+                fits("o.name", "o.path")
+            )),
+        },
+        Predicate {
+            name: "runs",
+            meaning: "whether the job ran a program of this name, or of this path if there is a / in it",
+            sql: known(format!(
+                "SELECT 1 FROM process q, {PATTERN} WHERE {OF_JOB} AND {}",
+                fits("parse_filename(q.exe)", "q.exe")
+            )),
+        },
+    ]
+}
+
+fn fits(name: &str, path: &str) -> String {
+    format!(
+        "({name} LIKE w.pattern ESCAPE '\\' OR contains(w.pattern, '/') AND {path} LIKE w.pattern ESCAPE '\\')"
+    )
+}

@@ -1,0 +1,530 @@
+//! The tags that are shipped, over the columns that jobs have: each at, just below and just above its threshold, and with what it
+//! needs unknown.
+
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod common;
+
+use common::{SECOND, batch, entry, image, library, list, stream};
+use condition::{Condition, Row, Value};
+use record::accounting::{Accounting, State};
+use record::batch::Batch;
+use record::site::{Gpus, Node, Partition, SiteData};
+use store::jobs::{FIXED, Page, USUAL, Which, column};
+use store::{Accounts, Limits, Store};
+use tags::{Tag, shipped};
+
+fn all() -> Vec<Tag> {
+    let declared = shipped::shipped().unwrap_or_else(|error| panic!("{error}"));
+    tags::tag::check(&declared, &tags::Site::default(), &FIXED.catalogue)
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A number, a text or true and false; anything else is unknown.
+fn value(text: &str) -> Value {
+    match text {
+        "?" => Value::Unknown,
+        "true" => Value::Boolean(true),
+        "false" => Value::Boolean(false),
+        _ => text.parse().map_or_else(|_| Value::Text(text.into()), Value::Number),
+    }
+}
+
+/// `name=value` by `name=value`; questions that are answered are written as in conditions.
+fn row(text: &str) -> Row {
+    let mut row = Row::new();
+    for part in text.split("; ").filter(|part| !part.is_empty()) {
+        let (name, said) = part.split_once('=').unwrap();
+        if name.contains('(') {
+            row.answer(name, said == "true");
+        } else {
+            row.set(FIXED.catalogue.get(name).unwrap_or_else(|| panic!("{name}")), value(said)).unwrap();
+        }
+    }
+    row
+}
+
+const T: Option<bool> = Some(true);
+const F: Option<bool> = Some(false);
+
+/// A tag, what is the same in all rows, and what differs with what it makes of the criterion.
+type Case = (&'static str, &'static str, &'static [(&'static str, Option<bool>)]);
+
+const CASES: &[Case] = &[
+    (
+        "avg_CPU_user LOW",
+        "",
+        &[
+            ("cpu_user_util_avg=19.99", T),
+            ("cpu_user_util_avg=20", T),
+            ("cpu_user_util_avg=20.01", F),
+            ("", None),
+        ],
+    ),
+    (
+        "avg_CPU_user HIGH",
+        "",
+        &[
+            ("cpu_user_util_avg=39.99", F),
+            ("cpu_user_util_avg=40", F),
+            ("cpu_user_util_avg=40.01", T),
+            ("", None),
+        ],
+    ),
+    (
+        "avg_CPU_idle TOO HIGH",
+        "",
+        &[
+            ("cpu_idle_util_avg=24.99", F),
+            ("cpu_idle_util_avg=25", F),
+            ("cpu_idle_util_avg=25.01", T),
+            ("", None),
+        ],
+    ),
+    ("avg_LA LOW", "", &[("load_avg=0.99", T), ("load_avg=1", F), ("load_avg=1.01", F), ("", None)]),
+    (
+        "avg_LA SINGLE CORE",
+        "",
+        &[
+            ("load_avg=0.74", F),
+            ("load_avg=0.75", T),
+            ("load_avg=1", T),
+            ("load_avg=1.25", T),
+            ("load_avg=1.26", F),
+            ("", None),
+        ],
+    ),
+    (
+        "avg_LA NORMAL",
+        "node_cores=64",
+        &[
+            ("load_avg=47.9", F),
+            ("load_avg=48", T),
+            ("load_avg=64", T),
+            ("load_avg=80", T),
+            ("load_avg=80.1", F),
+            ("", None),
+            ("load_avg=64; node_cores=?", None),
+        ],
+    ),
+    (
+        "avg_LA HYPERTHREADED",
+        "node_cores=64",
+        &[
+            ("load_avg=95.9", F),
+            ("load_avg=96", T),
+            ("load_avg=128", T),
+            ("load_avg=160", T),
+            ("load_avg=160.1", F),
+            ("", None),
+        ],
+    ),
+    (
+        "avg_Flops HIGH",
+        "node_peak_flops=1e12",
+        &[
+            ("node_flops_avg=99e9", F),
+            ("node_flops_avg=100e9", F),
+            ("node_flops_avg=101e9", T),
+            ("", None),
+            ("node_flops_avg=1e12; node_peak_flops=?", None),
+        ],
+    ),
+    (
+        "avg_IB_packages_num LOW",
+        "",
+        &[
+            ("node_ib_packets_sent_avg=999", T),
+            ("node_ib_packets_sent_avg=1000", T),
+            ("node_ib_packets_sent_avg=1001", F),
+            ("", None),
+        ],
+    ),
+    (
+        "avg_IB_packages_size TOO LOW",
+        "node_ib_packets_sent_avg=1001",
+        &[
+            ("node_ib_sent_avg=1999", T),
+            ("node_ib_sent_avg=2000", F),
+            ("node_ib_sent_avg=2001", F),
+            ("", None),
+            ("node_ib_sent_avg=1; node_ib_packets_sent_avg=1000", F),
+        ],
+    ),
+    (
+        "avg_IB_speed HIGH",
+        "",
+        &[
+            ("node_ib_sent_avg=199999999", F),
+            ("node_ib_sent_avg=2e8", F),
+            ("node_ib_sent_avg=200000001", T),
+            ("node_ib_sent_avg=1e9", T),
+            ("node_ib_sent_avg=1000000001", F),
+            ("", None),
+        ],
+    ),
+    (
+        "avg_IB_speed TOO HIGH",
+        "",
+        &[
+            ("node_ib_sent_avg=999999999", F),
+            ("node_ib_sent_avg=1e9", F),
+            ("node_ib_sent_avg=1000000001", T),
+            ("", None),
+        ],
+    ),
+    (
+        "avg_cache_L1/L3 TOO LOW",
+        "node_last_level_misses_avg=100",
+        &[
+            ("node_l1_misses_avg=499", T),
+            ("node_l1_misses_avg=500", F),
+            ("node_l1_misses_avg=501", F),
+            ("", None),
+            ("node_l1_misses_avg=1; node_last_level_misses_avg=0", None),
+        ],
+    ),
+    (
+        "avg_cache_L1/L3 LOW",
+        "node_last_level_misses_avg=100",
+        &[
+            ("node_l1_misses_avg=999", T),
+            ("node_l1_misses_avg=1000", F),
+            ("node_l1_misses_avg=1001", F),
+            ("", None),
+        ],
+    ),
+    (
+        "avg_cache_L1/L3 HIGH",
+        "node_last_level_misses_avg=100",
+        &[
+            ("node_l1_misses_avg=999", F),
+            ("node_l1_misses_avg=1000", F),
+            ("node_l1_misses_avg=1001", T),
+            ("", None),
+        ],
+    ),
+    (
+        "avg_mem/cache_L1 LOW",
+        "node_l1_misses_avg=100; node_stores_avg=500",
+        &[("node_loads_avg=999", T), ("node_loads_avg=1000", T), ("node_loads_avg=1001", F), ("", None)],
+    ),
+    (
+        "avg_memload HIGH",
+        "node_stores_avg=5e8",
+        &[
+            ("node_loads_avg=499999999", F),
+            ("node_loads_avg=5e8", F),
+            ("node_loads_avg=500000001", T),
+            ("", None),
+        ],
+    ),
+    ("job_status COMPLETED", "", &[("state=COMPLETED", T), ("state=FAILED", F), ("", None)]),
+    ("job_status FAILED", "", &[("state=FAILED", T), ("state=COMPLETED", F), ("", None)]),
+    (
+        "job_status CANCELED",
+        "",
+        &[("state=CANCELLED", T), ("state=PREEMPTED", T), ("state=COMPLETED", F), ("", None)],
+    ),
+    (
+        "job_status TIMEOUT",
+        "",
+        &[("state=TIMEOUT", T), ("state=DEADLINE", T), ("state=COMPLETED", F), ("", None)],
+    ),
+    (
+        "job_status NODE_FAIL",
+        "",
+        &[("state=NODE_FAIL", T), ("state=BOOT_FAIL", T), ("state=COMPLETED", F), ("", None)],
+    ),
+    (
+        "job_time_limit CUSTOM",
+        "default_time_limit=3600",
+        &[
+            ("time_limit=3599", T),
+            ("time_limit=3600", F),
+            ("time_limit=3601", T),
+            ("", None),
+            ("time_limit=1; default_time_limit=?", None),
+        ],
+    ),
+    (
+        "job_cores_requested FEW",
+        "nodes=2; node_cores=64",
+        &[("cores=127", T), ("cores=128", F), ("cores=129", F), ("", None)],
+    ),
+    (
+        "job_cores_requested SINGLE",
+        "nodes=2; node_cores=64",
+        &[("cores=1", F), ("cores=2", T), ("cores=3", F), ("", None), ("cores=2; node_cores=1", F)],
+    ),
+    ("job_nnodes SINGLE", "", &[("nodes=0", F), ("nodes=1", T), ("nodes=2", F), ("", None)]),
+    ("job_nnodes FEW", "", &[("nodes=1", F), ("nodes=2", T), ("nodes=8", T), ("nodes=9", F), ("", None)]),
+    ("job_nnodes MANY", "", &[("nodes=7", F), ("nodes=8", T), ("nodes=9", T), ("", None)]),
+    (
+        "job_partition EXCEPT TEST",
+        "",
+        &[("is_test_partition=false", T), ("is_test_partition=true", F), ("", None)],
+    ),
+    (
+        "job_priority HIGH",
+        "",
+        &[("is_high_priority_partition=true", T), ("is_high_priority_partition=false", F), ("", None)],
+    ),
+    ("job_accel GPU", "", &[("gpu_max=0", F), ("gpu_max=0.01", T), ("", None)]),
+    (
+        "job_accel GPU UNUSED",
+        "partition_has_gpus=true",
+        &[
+            ("gpu_max=0", T),
+            ("gpu_max=0.01", F),
+            ("", None),
+            ("gpu_max=0; partition_has_gpus=false", F),
+            ("gpu_max=0; partition_has_gpus=?", None),
+        ],
+    ),
+    (
+        "job_disks UNUSED",
+        "partition_has_disks=true",
+        &[
+            ("local_io_total=0", T),
+            ("local_io_total=1", F),
+            ("", None),
+            ("local_io_total=0; partition_has_disks=false", F),
+        ],
+    ),
+    (
+        "job_disks TOO LOW",
+        "partition_has_disks=true; local_io_total=1",
+        &[
+            ("local_io_avg=999", T),
+            ("local_io_avg=1000", F),
+            ("local_io_avg=1001", F),
+            ("", None),
+            ("local_io_avg=0; local_io_total=0", F),
+        ],
+    ),
+    (
+        "job_MPI OpenMPI",
+        "uses('libopen-rte.so*')=false",
+        &[("uses('libopen-pal.so*')=true", T), ("uses('libopen-pal.so*')=false", F), ("", None)],
+    ),
+    (
+        "job_sw GROMACS",
+        "runs('mdrun*')=false; uses('libgromacs*')=false",
+        &[("runs('gmx*')=true", T), ("runs('gmx*')=false", F), ("", None)],
+    ),
+    ("job_mathlib MKL", "", &[("uses('libmkl*')=true", T), ("uses('libmkl*')=false", F), ("", None)]),
+    (
+        "job_memory UNUSED",
+        "memory=17179869184",
+        &[
+            ("memory_util_max=24.9", T),
+            ("memory_util_max=25", F),
+            ("memory_util_max=25.1", F),
+            ("", None),
+            ("memory_util_max=1; memory=17179869183", F),
+        ],
+    ),
+    (
+        "job_time_limit TOO LONG",
+        "state=COMPLETED; time_limit=14400",
+        &[
+            ("elapsed=1439", T),
+            ("elapsed=1440", F),
+            ("elapsed=1441", F),
+            ("", None),
+            ("elapsed=1; time_limit=14399", F),
+            ("elapsed=1; state=TIMEOUT", F),
+        ],
+    ),
+    (
+        "job_accel GPU MEMORY ONLY",
+        "gpu_max=0",
+        &[("gpu_memory_max=0", F), ("gpu_memory_max=1", T), ("", None), ("gpu_memory_max=1; gpu_max=0.5", F)],
+    ),
+    ("job_memory OOM", "", &[("oom_kills_total=0", F), ("oom_kills_total=1", T), ("", None)]),
+    ("job_status OUT_OF_MEMORY", "", &[("state=OUT_OF_MEMORY", T), ("state=FAILED", F), ("", None)]),
+    (
+        "job_nodes IMBALANCED",
+        "nodes=2; cpu_node_max=10",
+        &[
+            ("cpu_node_min=4.9", T),
+            ("cpu_node_min=5", F),
+            ("cpu_node_min=5.1", F),
+            ("", None),
+            ("cpu_node_min=0; nodes=1", F),
+            ("cpu_node_min=0; cpu_node_max=1", F),
+        ],
+    ),
+    (
+        "avg_CPU_iowait HIGH",
+        "",
+        &[
+            ("cpu_iowait_util_avg=9.9", F),
+            ("cpu_iowait_util_avg=10", F),
+            ("cpu_iowait_util_avg=10.1", T),
+            ("", None),
+        ],
+    ),
+    (
+        "job_threads TOO FEW",
+        "nodes=2; cores=16",
+        &[("threads_max=7", T), ("threads_max=8", F), ("threads_max=9", F), ("", None)],
+    ),
+    ("job_swap USED", "", &[("memory_swap_max=0", F), ("memory_swap_max=1", T), ("", None)]),
+];
+
+#[test]
+fn each_tag_at_its_threshold() {
+    let tags = all();
+    for (name, always, cases) in CASES {
+        let tag = tags.iter().find(|tag| tag.is_called(name)).unwrap_or_else(|| panic!("{name}"));
+        let criterion = tag.criterion.as_ref().unwrap();
+        for (values, expected) in *cases {
+            let text = format!("{always}; {values}");
+            assert_eq!(
+                criterion.holds(&row(text.trim_matches([';', ' ']))),
+                *expected,
+                "{name}: {criterion}: {values}"
+            );
+        }
+    }
+}
+
+/// Software that is told by its name needs no case of its own.
+#[test]
+fn each_automatic_tag_has_its_case() {
+    let has_case = |tag: &Tag| CASES.iter().any(|(name, ..)| tag.is_called(name));
+    let by_name = ["MPI", "software", "maths library", "compiler"];
+    for tag in all().iter().filter(|tag| tag.available) {
+        let is_by_name = by_name.contains(&&*tag.declared.group);
+        assert!(tag.criterion.is_none() || is_by_name || has_case(tag), "{}", tag.declared.name);
+    }
+}
+
+fn open(dir: &tempfile::TempDir) -> Store {
+    Store::open(dir.path(), &Limits::default()).unwrap()
+}
+
+fn job(number: &str, partition: &str, nodes: &str) -> Accounting {
+    // Programs of the tests run at that time.
+    let start = 1_800_000_000 * SECOND;
+    Accounting {
+        cluster: Some("tiny".into()),
+        job: Some(number.into()),
+        shown: number.into(),
+        partition: Some(partition.into()),
+        node_list: Some(nodes.into()),
+        submit: Some(start),
+        start: Some(start),
+        end: Some(start + 3600 * SECOND),
+        elapsed: Some(3600 * SECOND),
+        state: Some(State::Completed),
+        nodes: Some(2),
+        cpus: Some(8),
+        ..Accounting::default()
+    }
+}
+
+/// The numbers of the jobs for which a condition holds.
+fn found(store: &Store, condition: &str) -> Vec<String> {
+    let condition = Condition::parse(condition, &FIXED.catalogue).unwrap_or_else(|error| panic!("{error}"));
+    let which = Which { conditions: vec![condition], ..Which::default() };
+    let columns = USUAL.iter().map(|name| column(name).unwrap().clone()).collect();
+    let page = Page { columns, sort: column("job").unwrap().clone(), is_ascending: true, limit: None };
+    let rows = store.reader().unwrap().jobs(&which, &page).unwrap().rows();
+    assert_eq!(store.reader().unwrap().count_jobs(&which).unwrap(), rows.len() as u64);
+    rows.iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn programs_and_libraries_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let mut writer = store.writer().unwrap();
+    let jobs = [job("17", "a", "n1"), job("18", "a", "n1"), job("19", "a", "n1")];
+    writer.account(&Accounts::of(&jobs).unwrap()).unwrap();
+    let at_start =
+        list(1, vec![library("/opt/bin/gmx_mpi", None), library("/opt/mkl/libmkl_core.so.2", None)]);
+    let later = list(2, vec![library("/usr/lib/lib_blas.so.3", None)]);
+    let mut first = image(1, "/opt/bin/gmx_mpi");
+    (first.objects, first.late_objects) = (Some(1), Some(2));
+    let mut second = image(2, "/usr/bin/sleep");
+    second.place.job = Some("18".into());
+    let bytes = batch(stream(1), 1, &[entry(first), entry(second)], &[at_start, later]);
+    let prepared = store::prepare(&Batch::from_bytes(&bytes).unwrap(), &writer.catalogue()).unwrap();
+    writer.apply(vec![prepared], 1).unwrap();
+    for (condition, expected) in [
+        ("uses('libmkl*')", vec!["17"]),
+        ("uses('lib_blas.so*')", vec!["17"]),
+        ("uses('lib?blas.so*')", vec!["17"]),
+        ("uses('libXblas.so*')", vec![]),
+        ("uses('/opt/mkl/*')", vec!["17"]),
+        ("uses('mkl*')", vec![]),
+        // Of 19 nobody knows.
+        ("not uses('libmkl*')", vec!["18"]),
+        ("uses('libmkl*') is unknown", vec!["19"]),
+        ("runs('gmx*') or runs('sleep')", vec!["17", "18"]),
+        ("runs('*/bin/sleep')", vec!["18"]),
+        ("runs('bin*')", vec![]),
+        ("not runs('gmx*')", vec!["18"]),
+        ("runs('gmx*') and uses('libmkl*') and nodes > 1", vec!["17"]),
+    ] {
+        assert_eq!(found(&store, condition), expected, "{condition}");
+    }
+}
+
+#[test]
+fn what_the_site_says_stands_beside_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = "[[partition]]\nname = 'test'\nis_test = true\n[[partition]]\nname = 'hdd'\nhas_local_disk = true\n\
+                default_time_limit_seconds = 600\n[[nodes]]\nnames = 'n2'\ncores = 48\npeak_flops = 1e12\n";
+    let store = open(&dir).with_site(store::Site::parse(told).unwrap());
+    let mut writer = store.writer().unwrap();
+    let partition = |name: &str| Partition { name: name.into(), ..Partition::default() };
+    let node = |name: &str, cores, gpus: &[u64]| Node {
+        name: name.into(),
+        cores: Some(cores),
+        gpus: gpus.iter().map(|count| Gpus { model: None, count: *count }).collect(),
+        partitions: vec![if gpus.is_empty() { "hdd" } else { "gpu" }.into()],
+        ..Node::default()
+    };
+    let site = SiteData {
+        cluster: Some("tiny".into()),
+        partitions: vec![partition("test"), partition("hdd"), partition("gpu"), partition("gpu")],
+        nodes: vec![node("n1", 64, &[]), node("n2", 64, &[]), node("n3", 32, &[4])],
+        ..SiteData::default()
+    };
+    writer.keep_site(&site, 1).unwrap();
+    let jobs =
+        [job("1", "test", "n1"), job("2", "hdd", "n[1-2]"), job("3", "gpu", "n3"), job("4", "gone", "n9")];
+    writer.account(&Accounts::of(&jobs).unwrap()).unwrap();
+    for (condition, expected) in [
+        ("is_test_partition", vec!["1"]),
+        ("not is_test_partition", vec!["2", "3"]),
+        ("is_test_partition is unknown", vec!["4"]),
+        ("is_high_priority_partition is known", vec![]),
+        ("partition_has_gpus", vec!["3"]),
+        ("partition_has_disks", vec!["2"]),
+        ("default_time_limit = 10m", vec!["2"]),
+        ("node_cores = 48 and node_peak_flops = 1e12", vec!["2"]),
+        ("node_cores = 64", vec!["1"]),
+        ("node_cores is unknown", vec!["4"]),
+        ("cores / nodes < node_cores", vec!["1", "2", "3"]),
+    ] {
+        assert_eq!(found(&store, condition), expected, "{condition}");
+    }
+    let shown = store.reader().unwrap().site(None).unwrap();
+    let of_gpu =
+        shown["partitions"].as_array().unwrap().iter().find(|row| row["partition"] == "gpu").unwrap();
+    assert_eq!(
+        (&of_gpu["has_gpus"], &of_gpu["is_test"]),
+        (&true.into(), &false.into()),
+        "as jobs are judged"
+    );
+    // A writer that begins later has the site as it is then.
+    drop((writer, store));
+    let other = "[[partition]]\nname = 'gpu'\nis_test = true\n";
+    let store = open(&dir).with_site(store::Site::parse(other).unwrap());
+    drop(store.writer().unwrap());
+    assert_eq!(found(&store, "is_test_partition"), ["3"]);
+}

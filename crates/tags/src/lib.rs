@@ -1,0 +1,19 @@
+//! Tags: words for jobs. Each is declared with a criterion, a condition over the columns of jobs, or is set by people. No I/O and no
+//! database: whoever has the jobs gives their columns.
+//!
+//! * [`name`] says which spellings mean the same tag.
+//! * [`declaration`] is a tag as it is written in a file, by us or by a site.
+//! * [`tag`] is one that makes sense: its criterion is a condition, its texts name columns that there are.
+//! * [`text`] fills a job's values into what a tag says.
+//! * [`shipped`] are those that everybody has, in `tags/*.toml` at the root of the project.
+
+pub mod declaration;
+pub mod name;
+pub mod shipped;
+pub mod tag;
+pub mod text;
+
+pub use declaration::{Declaration, FileError, Level, Site};
+pub use name::Name;
+pub use tag::{Tag, TagError};
+pub use text::Text;
