@@ -3,6 +3,7 @@
 mod import;
 mod jobs;
 mod site;
+mod tags;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ pub use import::{
 };
 pub use jobs::JobsArgs;
 pub use site::{SiteArgs, SiteOf};
+pub use tags::{CountArgs, ExplainArgs, ListArgs, RunTagsArgs, TagsCommand, TryArgs};
 
 /// What really runs on an HPC machine, and whether it was worth it.
 #[derive(Debug, Parser)]
@@ -29,6 +31,11 @@ pub enum Command {
     Processes(ProcessesArgs),
     Jobs(Box<JobsArgs>),
     Job(JobArgs),
+    /// Tags: words for jobs, by rule; which there are, who has them and why
+    Tags {
+        #[command(subcommand)]
+        command: TagsCommand,
+    },
     Series(SeriesArgs),
     Nodes(NodesArgs),
     Site(SiteArgs),

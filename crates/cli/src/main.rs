@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Command::Processes(args) => ask::processes(&args),
         Command::Jobs(args) => ask::jobs::run(&args),
         Command::Job(args) => ask::job(&args),
+        Command::Tags { command } => ask::tags::run(&command),
         Command::Series(args) => ask::series(&args),
         Command::Nodes(args) => ask::nodes(&args),
         Command::Site(args) => ask::site::run(&args),

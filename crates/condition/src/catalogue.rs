@@ -160,7 +160,7 @@ fn check(column: &Column) -> Result<(), CatalogueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Condition, Row, Sql, Value};
+    use crate::{Condition, Question, Row, Value};
 
     #[test]
     fn names_are_found_in_any_case() {
@@ -188,14 +188,18 @@ mod tests {
             sql.text
         );
         assert_eq!(sql.values, [Value::Number(1.0), Value::Text("lib\\_%.so".into())]);
-        let questions: Vec<(String, Sql)> = condition.questions().collect();
-        assert_eq!((questions.len(), &*questions[0].0), (1, "uses('lib_*.so')"));
-        assert_eq!(questions[0].1.values, sql.values[1..]);
+        let questions: Vec<Question> = condition.questions().collect();
+        assert_eq!((questions.len(), &*questions[0].text), (1, "uses('lib_*.so')"));
+        assert_eq!((questions[0].predicate, &*questions[0].pattern), ("uses", "lib_*.so"));
+        assert_eq!(questions[0].sql.values, sql.values[1..]);
+        let answered = condition.answered(|text| (text == "uses('lib_*.so')").then(|| "w.q0".into()));
+        assert!(answered.sql().text.ends_with("(NOT CAST((w.q0) AS BOOLEAN)))"), "{}", answered.sql().text);
+        assert_eq!(condition.answered(|_| None), condition);
         let mut row = Row::new();
         row.set(asking().get("nodes").unwrap(), Value::Number(2.0)).unwrap();
         assert_eq!(condition.holds(&row), None);
         for (answer, holds) in [(true, false), (false, true)] {
-            row.answer(&questions[0].0, answer);
+            row.answer(&questions[0].text, answer);
             assert_eq!(condition.holds(&row), Some(holds));
         }
     }

@@ -45,6 +45,11 @@ impl Row {
         self.answers.insert(question.to_owned(), truth);
     }
 
+    /// What a column has, in its unit.
+    pub fn value(&self, column: &Column) -> Value {
+        self.get(column).clone()
+    }
+
     pub(crate) fn get(&self, column: &Column) -> &Value {
         self.values.get(&column.name).unwrap_or(&Value::Unknown)
     }

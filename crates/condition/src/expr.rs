@@ -204,6 +204,42 @@ impl Expr {
         questions
     }
 
+    /// Puts columns in place of what is asked of predicates.
+    pub(crate) fn answer(&mut self, column: &impl Fn(&str) -> Option<Arc<Column>>) {
+        match self {
+            Expr::Ask(..) => {
+                if let Some(column) = column(&self.to_string()) {
+                    *self = Expr::Column(column);
+                }
+            }
+            Expr::Literal(_) | Expr::Column(_) => {}
+            Expr::Negate(inner) | Expr::Not(inner) | Expr::Known(inner, _) | Expr::Like(inner, _) => {
+                inner.answer(column)
+            }
+            Expr::Arithmetic(left, _, right) | Expr::Compare(left, _, right) => {
+                left.answer(column);
+                right.answer(column);
+            }
+            Expr::All(parts) | Expr::Any(parts) | Expr::Call(_, parts) => {
+                parts.iter_mut().for_each(|part| part.answer(column))
+            }
+            Expr::In(value, items) => {
+                value.answer(column);
+                items.iter_mut().for_each(|item| item.answer(column));
+            }
+            Expr::Between(value, low, high) => {
+                [value, low, high].into_iter().for_each(|part| part.answer(column))
+            }
+            Expr::Case(branches, last) => {
+                for (when, then) in branches {
+                    when.answer(column);
+                    then.answer(column);
+                }
+                last.iter_mut().for_each(|last| last.answer(column));
+            }
+        }
+    }
+
     fn find_questions<'a>(&'a self, questions: &mut BTreeMap<String, (&'a Arc<Predicate>, &'a str)>) {
         if let Expr::Ask(predicate, pattern) = self {
             questions.insert(self.to_string(), (predicate, pattern));

@@ -76,6 +76,7 @@ mod value;
 mod whole;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use catalogue::{Catalogue, CatalogueError, Column, Predicate, Whole};
 pub use error::{ConditionError, Problem, Span};
@@ -119,12 +120,26 @@ impl Condition {
         self.expr.columns().into_values().map(AsRef::as_ref)
     }
 
-    /// What it asks of the catalogue's predicates: each question's text, for [`Row::answer`], and its SQL.
-    pub fn questions(&self) -> impl Iterator<Item = (String, Sql)> {
-        self.expr
-            .questions()
-            .into_iter()
-            .map(|(text, (predicate, pattern))| (text, Sql::of_question(predicate, pattern)))
+    /// What it asks of the catalogue's predicates.
+    pub fn questions(&self) -> impl Iterator<Item = Question> {
+        self.expr.questions().into_iter().map(|(text, (predicate, pattern))| Question {
+            text,
+            predicate: predicate.name,
+            pattern: pattern.to_owned(),
+            sql: Sql::of_question(predicate, pattern),
+        })
+    }
+
+    /// The same condition for a row that has the answers to these questions as columns of its own: SQL, by the question's text. Many
+    /// questions about many rows are answered together in a fraction of the time.
+    pub fn answered(&self, sql: impl Fn(&str) -> Option<String>) -> Condition {
+        let column = |text: &str| {
+            let column = Column::new(text, Type::Boolean, "", &sql(text)?);
+            Some(Arc::new(column))
+        };
+        let mut expr = self.expr.clone();
+        expr.answer(&column);
+        Condition { expr }
     }
 
     /// Whether it holds for a row; `None` if that is not known. The database answers the same.
@@ -135,6 +150,17 @@ impl Condition {
     pub fn explain(&self, row: &Row) -> Explanation {
         Explanation::of(&self.expr, row)
     }
+}
+
+/// Something that a condition asks of a predicate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// As in conditions, for [`Row::answer`].
+    pub text: String,
+    pub predicate: &'static str,
+    /// With `*` and `?`, as it was written.
+    pub pattern: String,
+    pub sql: Sql,
 }
 
 fn read(text: &str, catalogue: &Catalogue, parameters: &Parameters) -> Result<Condition, Fault> {

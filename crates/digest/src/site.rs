@@ -2,6 +2,7 @@
 //! partitions and nodes. It is data, with defaults that are data, too.
 
 use std::collections::BTreeMap;
+use std::mem;
 
 use record::metric::{self, Metric};
 use serde::{Deserialize, Deserializer, de};
@@ -28,6 +29,9 @@ pub struct Site {
     pub thresholds: BTreeMap<u16, Threshold>,
     /// What it says over its batch system.
     pub overrides: Overrides,
+    /// What it says of tags, and those of its own.
+    pub tags: tags::Site,
+    pub own_tags: Vec<tags::Declaration>,
 }
 
 /// What is wrong with a site's file, with its line and text.
@@ -61,6 +65,8 @@ impl Site {
         self.thresholds.extend(file.threshold.into_iter().map(|(name, bounds)| (name.0, bounds.0)));
         self.overrides.partitions.extend(file.partition);
         self.overrides.nodes.extend(file.nodes);
+        self.tags = file.tags.unwrap_or_else(|| mem::take(&mut self.tags));
+        self.own_tags.extend(file.tag);
     }
 
     /// The threshold of a metric.
@@ -82,6 +88,9 @@ struct File {
     partition: Vec<OfPartition>,
     #[serde(default)]
     nodes: Vec<OfNodes>,
+    tags: Option<tags::Site>,
+    #[serde(default)]
+    tag: Vec<tags::Declaration>,
 }
 
 /// Written in seconds.

@@ -23,6 +23,7 @@ use crate::rate::Rates;
 use crate::read::{self, Readers};
 use crate::settings::Wishes;
 use crate::site;
+use crate::tags;
 use crate::tokens::Tokens;
 use crate::wishes;
 
@@ -77,6 +78,12 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/export", get(jobs::export))
         .route("/api/v1/jobs/columns", get(jobs::columns))
         .route("/api/v1/jobs/{id}", get(read::job))
+        .route("/api/v1/jobs/{id}/tags", get(tags::explain))
+        .route("/api/v1/tags", get(tags::list))
+        .route("/api/v1/tags/count", get(tags::count))
+        .route("/api/v1/tags/try", get(tags::trial))
+        .route("/api/v1/tags/run", get(tags::last_run).post(tags::begin_run))
+        .route("/api/v1/searches", get(tags::list_searches))
         .route("/api/v1/jobs/{id}/series/{metric}", get(read::series))
         .route(
             "/api/v1/jobs/{id}/rate",

@@ -11,12 +11,14 @@ use condition::Condition;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::jobs::{Columns, FIXED, JobColumn, JobsBy, Page, USUAL, Which};
+use store::jobs::{Columns, FIXED, JobColumn, JobsBy, Page, Tagged, USUAL, Which};
+use store::tags::Declared;
 use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::error::ApiError;
 use crate::read::{Admin, Asked, Rows, ask, asked, check_text, nanos};
+use crate::tags::{Wanted, searched};
 
 /// Rows in one answer unless the question says otherwise.
 const LIMIT: u64 = 100;
@@ -33,6 +35,14 @@ pub struct Jobs {
     r#where: Option<String>,
     /// Another one that must hold as well: what was chosen besides, so that an error in one points at its own place.
     also: Option<String>,
+    /// With all of these tags, with commas between them.
+    all: Option<String>,
+    /// With one of these tags, with commas between them; of several lists, with `;` between them, one of each.
+    any: Option<String>,
+    /// With none of these tags.
+    none: Option<String>,
+    /// As a search says that has this name, see `/api/v1/searches`.
+    search: Option<String>,
     /// On this node.
     node: Option<String>,
     /// Whatever waited or ran at this time or later.
@@ -60,10 +70,11 @@ pub struct Jobs {
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403)))]
 pub async fn jobs(_: Admin, State(app): State<Arc<App>>, query: Asked<Jobs>) -> Result<Response, ApiError> {
     let asked = asked(query)?;
-    let Question { which, page } = match asked.question(&FIXED) {
+    let declared = app.readers.tags();
+    let Question { which, page } = match asked.question(&FIXED, &declared) {
         Ok(question) => question,
         // It may be about something that only another system measures.
-        Err(_) => asked.question(&ask(&app, |reader| reader.job_columns()).await?)?,
+        Err(_) => asked.question(&ask(&app, |reader| reader.job_columns()).await?, &declared)?,
     };
     if asked.count {
         let count = ask(&app, move |reader| reader.count_jobs(&which)).await?;
@@ -84,11 +95,16 @@ struct Question {
 }
 
 impl Jobs {
-    fn question(&self, columns: &Columns) -> Result<Question, ApiError> {
+    /// All jobs of a time for which a condition holds.
+    pub fn of(condition: Option<String>, since: Option<Timestamp>, until: Option<Timestamp>) -> Jobs {
+        Jobs { r#where: condition, since, until, ..Jobs::default() }
+    }
+
+    fn question(&self, columns: &Columns, declared: &Declared) -> Result<Question, ApiError> {
         if self.limit.is_some_and(|limit| limit > LIMIT_MAX) {
             return Err(ApiError::BadRequest(format!("limit is more than {LIMIT_MAX}; 0 is all")));
         }
-        Ok(Question { which: self.which(columns)?, page: self.page(columns)? })
+        Ok(Question { which: self.which(columns, declared)?, page: self.page(columns)? })
     }
 
     fn limit(&self) -> Option<u64> {
@@ -98,15 +114,23 @@ impl Jobs {
         }
     }
 
-    fn which(&self, columns: &Columns) -> Result<Which, ApiError> {
+    pub(crate) fn which(&self, columns: &Columns, declared: &Declared) -> Result<Which, ApiError> {
         let condition = |text: &String| {
             check_text(text)?;
             Condition::parse(text, &columns.catalogue)
                 .map_err(|error| ApiError::BadRequest(error.to_string()))
         };
         self.node.as_deref().map_or(Ok(()), check_text)?;
+        let wanted = Wanted { all: self.all.clone(), any: self.any.clone(), none: self.none.clone() };
+        let mut tagged = wanted.tagged(declared)?;
+        let search = self.search.as_deref().map(|name| searched(declared, name)).transpose()?;
+        let (own, also) = search.map_or((Tagged::default(), None), |(tagged, also)| (tagged, also));
+        tagged.all.extend(own.all);
+        tagged.any.extend(own.any);
+        tagged.none.extend(own.none);
         Ok(Which {
-            conditions: [&self.r#where, &self.also]
+            tagged,
+            conditions: [&self.r#where, &self.also, &also]
                 .into_iter()
                 .flatten()
                 .map(condition)
@@ -176,10 +200,11 @@ pub async fn export(
 ) -> Result<impl IntoResponse, ApiError> {
     let Export { r#where, since, until, after } = asked(query)?;
     let after = after.map(|id| parse_id(&id)).transpose()?;
-    let jobs = Jobs { r#where, since, until, ..Jobs::default() };
-    let which = match jobs.which(&FIXED) {
+    let jobs = Jobs::of(r#where, since, until);
+    let declared = app.readers.tags();
+    let which = match jobs.which(&FIXED, &declared) {
         Ok(which) => which,
-        Err(_) => jobs.which(&ask(&app, |reader| reader.job_columns()).await?)?,
+        Err(_) => jobs.which(&ask(&app, |reader| reader.job_columns()).await?, &declared)?,
     };
     let found = ask(&app, move |reader| reader.export(&which, after, EXPORTED)).await?;
     let body = minicbor::to_vec(&found).map_err(|_| ApiError::Internal("the jobs cannot be written"))?;

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use record::metric;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use store::tags::Declared;
 use store::{Filter, GroupBy, Per, Reader, Rule, Store, StoreError};
 use tokio::sync::Semaphore;
 use utoipa::{IntoParams, OpenApi, ToSchema};
@@ -36,6 +37,11 @@ pub struct Readers {
 impl Readers {
     pub fn new(store: Arc<Store>) -> Readers {
         Readers { store, idle: Mutex::default(), places: Semaphore::new(AT_ONCE) }
+    }
+
+    /// The tags that are declared now.
+    pub fn tags(&self) -> Arc<Declared> {
+        self.store.tags()
     }
 }
 
@@ -506,7 +512,7 @@ pub async fn short_jobs(
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, crate::account::account, crate::measure::measure, crate::site::tell, crate::site::site, crate::jobs::jobs, crate::jobs::columns, crate::jobs::export, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules,
+    paths(crate::ingest::ingest, crate::account::account, crate::measure::measure, crate::site::tell, crate::site::site, crate::jobs::jobs, crate::jobs::columns, crate::jobs::export, crate::tags::list, crate::tags::list_searches, crate::tags::count, crate::tags::explain, crate::tags::trial, crate::tags::begin_run, crate::tags::last_run, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules,
         crate::wishes::rate, crate::wishes::set_rate, crate::wishes::remove_rate, crate::wishes::wishes),
     components(schemas(Rows, Checked, crate::wishes::NewRate)),
     modifiers(&Tokens)

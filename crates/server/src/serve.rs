@@ -17,13 +17,14 @@ use crate::control::Control;
 use crate::data::DataDir;
 use crate::ingest::IngestLimits;
 use crate::job_rates::JobRates;
+use crate::judging;
 use crate::keep::Keep;
 use crate::metrics::Metrics;
 use crate::rate::{Rates, Share};
 use crate::read::Readers;
 use crate::retention;
 use crate::settings::Wishes;
-use crate::summaries::Summaries;
+use crate::summaries;
 use crate::tls::Tls;
 use crate::tokens::Tokens;
 
@@ -61,12 +62,16 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::default());
     let writer = store.writer().context("cannot read what the store knows")?;
     let catalogue = writer.catalogue();
+    for refused in &store.tags().refused {
+        tracing::warn!("a tag cannot be declared: {refused}");
+    }
     let (committer, committing) =
         Committer::start(writer, &data.path, options.least_free_mb, metrics.clone())?;
     Control::start(&store, &data.path, committer.clone())
         .with_context(|| format!("cannot listen in {}", data.path.display()))?;
     retention::start(options.keep, committer.clone(), metrics.clone())?;
-    let summaries = Summaries::start(store.reader()?, committer.clone())?;
+    let summaries = summaries::start(store.reader()?, committer.clone())?;
+    let judging = judging::start(committer.clone())?;
     let tokens = Tokens::open(&data.path)?;
     let tls =
         options.tls.as_ref().map(|(certificate, key)| Tls::open(certificate, key)).transpose()?.map(Arc::new);
@@ -96,6 +101,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     });
     // Requests that did not end in time are dropped here.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    judging.stop();
     summaries.stop();
     committing.stop();
     drop(store);

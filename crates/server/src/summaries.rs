@@ -1,14 +1,12 @@
 //! Makes the characteristics of jobs, those that run included, beside the batches: only to replace rows does it need the writer.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use store::{Reader, StoreError};
 
 use crate::committer::{Committer, NotStored};
+use crate::rounds::Rounds;
 
 /// How often is looked for jobs whose rows are due.
 const EVERY: Duration = Duration::from_secs(1);
@@ -17,41 +15,17 @@ const AFTER_ERROR_NS: i64 = 30_000_000_000;
 /// Between two batches of rows: others want to ask as well.
 const BETWEEN: Duration = Duration::from_millis(20);
 
-/// The thread, and the way to end it.
-pub struct Summaries {
-    thread: JoinHandle<()>,
-    is_stopping: Arc<AtomicBool>,
-}
-
-impl Summaries {
-    pub fn start(reader: Reader, committer: Committer) -> std::io::Result<Summaries> {
-        let is_stopping = Arc::new(AtomicBool::new(false));
-        let stop = is_stopping.clone();
-        let work = move || {
-            while !stop.load(Ordering::Relaxed) {
-                let wait = match turn(&reader, &committer) {
-                    Ok(Ok(0)) => EVERY,
-                    Ok(Ok(_)) => BETWEEN,
-                    Ok(Err(error)) => {
-                        tracing::error!(%error, "cannot make the characteristics of jobs");
-                        EVERY
-                    }
-                    Err(NotStored::Stopping) => return,
-                    Err(_) => EVERY,
-                };
-                thread::park_timeout(wait);
-            }
-        };
-        let thread = thread::Builder::new().name("summaries".into()).spawn(work)?;
-        Ok(Summaries { thread, is_stopping })
-    }
-
-    /// What it is at is still finished. Not to be called where nothing may wait.
-    pub fn stop(self) {
-        self.is_stopping.store(true, Ordering::Relaxed);
-        self.thread.thread().unpark();
-        let _ = self.thread.join();
-    }
+pub fn start(reader: Reader, committer: Committer) -> std::io::Result<Rounds> {
+    Rounds::start("summaries", move || match turn(&reader, &committer) {
+        Ok(Ok(0)) => Some(EVERY),
+        Ok(Ok(_)) => Some(BETWEEN),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "cannot make the characteristics of jobs");
+            Some(EVERY)
+        }
+        Err(NotStored::Stopping) => None,
+        Err(_) => Some(EVERY),
+    })
 }
 
 /// Makes the rows that are due, a bounded number of them; says how many. Not on a disk that is nearly full: they can be made later.
@@ -93,6 +67,7 @@ fn bind(reader: &Reader, committer: &Committer, now: i64) -> Result<Result<usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use store::{Limits, Store};
 
     #[test]

@@ -17,7 +17,7 @@ use crate::due::{Name, Seen};
 use crate::query::Reader;
 use crate::query::batch::Batch;
 use crate::write::Writer;
-use crate::{StoreError, accounting, upkeep};
+use crate::{StoreError, accounting, tags, upkeep};
 
 /// What could not be made while readings waited for it is tried again after this time.
 const AFTER_ERROR_NS: i64 = 30_000_000_000;
@@ -314,8 +314,12 @@ impl Writer {
         let epoch = self.catalogue().read().epoch;
         let due = Due { epoch, jobs: self.pending.take_ended(before_ns, JOBS_BEFORE, now_ns) };
         if !due.is_empty() {
-            let reader =
-                Reader::new(self.connection.try_clone()?, self.site.clone(), self.unaccounted.clone());
+            let reader = Reader::new(
+                self.connection.try_clone()?,
+                self.site.clone(),
+                self.unaccounted.clone(),
+                self.tags.clone(),
+            );
             let again = now_ns.saturating_add(AFTER_ERROR_NS);
             match reader.summarise(&due, now_ns) {
                 Ok(made) => self.keep_rows(due, &made, again)?,
@@ -348,6 +352,7 @@ impl Writer {
         }
         table.flush()?;
         drop(table);
+        tags::named_due(&transaction, &names, made.since_ns)?;
         Ok(transaction.commit()?)
     }
 }

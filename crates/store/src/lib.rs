@@ -19,6 +19,7 @@ mod samples;
 mod schema;
 mod site;
 mod sql;
+pub mod tags;
 pub mod time;
 mod upkeep;
 mod write;
@@ -74,6 +75,8 @@ pub enum StoreError {
     Stale,
     #[error("the directory {0:?} cannot be named to the database")]
     Directory(std::path::PathBuf),
+    #[error("tags: {0}")]
+    Tags(String),
     #[error("the database is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -91,6 +94,7 @@ pub struct Store {
     connection: Mutex<Connection>,
     site: Arc<Site>,
     unaccounted: Arc<Unaccounted>,
+    tags: Arc<tags::Shared>,
 }
 
 /// Nothing outside the directory can be read or written from now on, whatever a query says, and no query can change
@@ -120,7 +124,12 @@ impl Store {
         let connection = Connection::open_with_flags(dir.join(FILE), config)?;
         lock(&connection, dir)?;
         schema::migrate(&connection)?;
-        Ok(Store { connection: Mutex::new(connection), site: Arc::default(), unaccounted: Arc::default() })
+        Ok(Store {
+            connection: Mutex::new(connection),
+            site: Arc::default(),
+            unaccounted: Arc::default(),
+            tags: Arc::default(),
+        })
     }
 
     /// The same, for a site that has thresholds and says what is short and what is silent.
@@ -130,15 +139,20 @@ impl Store {
 
     /// The one writer; a second one would not know what the first has stored.
     pub fn writer(&self) -> Result<Writer, StoreError> {
-        Writer::open(self.connect()?, self.site.clone(), self.unaccounted.clone())
+        Writer::open(self.connect()?, self.site.clone(), self.unaccounted.clone(), self.tags.clone())
     }
 
     fn connect(&self) -> Result<Connection, StoreError> {
         Ok(self.connection.lock().unwrap_or_else(PoisonError::into_inner).try_clone()?)
     }
 
+    /// The tags that are declared now: none before there was a writer.
+    pub fn tags(&self) -> Arc<tags::Declared> {
+        self.tags.get()
+    }
+
     /// A connection to ask with; there may be many.
     pub fn reader(&self) -> Result<Reader, StoreError> {
-        Ok(Reader::new(self.connect()?, self.site.clone(), self.unaccounted.clone()))
+        Ok(Reader::new(self.connect()?, self.site.clone(), self.unaccounted.clone(), self.tags.clone()))
     }
 }

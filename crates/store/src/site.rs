@@ -27,7 +27,8 @@ impl Writer {
         append(&transaction, nodes, site.nodes.iter().map(|of| node_row(&cluster, of)))?;
         append(&transaction, associations, site.associations.iter().map(|of| association_row(&cluster, of)))?;
         now::renew(&transaction, &self.site)?;
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        self.declare_tags()
     }
 
     /// The site may say something else than when this was written last.

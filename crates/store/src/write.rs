@@ -16,7 +16,7 @@ use crate::accounting::Unaccounted;
 use crate::due::{self, Heard, Pending};
 use crate::received::Received;
 use crate::samples::Samples;
-use crate::{job_rows, measures};
+use crate::{job_rows, measures, tags};
 
 /// What became of one batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -44,6 +44,9 @@ pub struct Writer {
     pub(crate) unaccounted: Arc<Unaccounted>,
     /// Jobs that are to be bound to what others measured.
     pub(crate) measured: measures::Pending,
+    pub(crate) tags: Arc<tags::Shared>,
+    /// Those that have a tag, or cannot have one.
+    pub(crate) partitions: HashSet<String>,
 }
 
 /// A stream, and what has come of it.
@@ -65,10 +68,11 @@ struct Change {
 
 impl Writer {
     /// Reads what is known already.
-    pub fn open(
+    pub(crate) fn open(
         connection: Connection,
         site: Arc<Site>,
         unaccounted: Arc<Unaccounted>,
+        tags: Arc<tags::Shared>,
     ) -> Result<Writer, StoreError> {
         let mut writer = Writer {
             connection,
@@ -82,10 +86,13 @@ impl Writer {
             newest_submit: i64::MIN,
             unaccounted,
             measured: measures::Pending::default(),
+            tags,
+            partitions: HashSet::new(),
         };
         writer.job_order = job_rows::order(&writer.connection)?;
         writer.load_accounting()?;
         writer.renew_site()?;
+        writer.declare_tags()?;
         writer.measured.load(&writer.connection, now_ns())?;
         writer.load_streams()?;
         writer.merge_received()?;

@@ -56,7 +56,7 @@ fn yes() -> bool {
 pub struct Level(u8);
 
 impl Level {
-    fn highest() -> Level {
+    pub fn highest() -> Level {
         Level(5)
     }
 

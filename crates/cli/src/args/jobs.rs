@@ -22,6 +22,8 @@ Examples:
   jobglass jobs --partition gpu --duration 10m.. --fmt job_id,user,elapsed_s,gpu_util_avg,memory_util_max
   jobglass jobs --group-by project --since 2026-01-01 --until 2027-01-01
   jobglass jobs --all-time --count
+  jobglass jobs --all 'job_partition gpu,job_accel GPU UNUSED' --none 'job_status FAILED'
+  jobglass jobs --search idle-gpus --since 30d
   jobglass jobs --fmt help")]
 pub struct JobsArgs {
     /// With this number, as it is shown or as the batch system has it; of an array all
@@ -66,6 +68,18 @@ pub struct JobsArgs {
     /// For which this holds
     #[arg(long = "where", value_name = "CONDITION")]
     pub condition: Option<String>,
+    /// With all of these tags
+    #[arg(long, value_name = "TAGS", value_delimiter = ',', help_heading = "Tags")]
+    pub all: Vec<String>,
+    /// With one of these tags; given several times, with one of each list
+    #[arg(long, value_name = "TAGS", help_heading = "Tags")]
+    pub any: Vec<String>,
+    /// With none of these tags
+    #[arg(long, value_name = "TAGS", value_delimiter = ',', help_heading = "Tags")]
+    pub none: Vec<String>,
+    /// A combination of tags that has a name; help lists them
+    #[arg(long, value_name = "NAME", help_heading = "Tags")]
+    pub search: Option<String>,
     /// That waited or ran at this time or later: 2h, 7d, yesterday, 2026-11-01, 2026-11-01T12:30
     #[arg(long, value_name = "TIME", conflicts_with = "all_time")]
     pub since: Option<String>,

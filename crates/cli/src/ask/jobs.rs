@@ -26,6 +26,9 @@ pub fn run(args: &JobsArgs) -> Result<bool> {
     if args.fmt.as_deref() == Some("help") {
         return super::rows(&server, "/api/v1/jobs/columns", &Parameters::new(), HELP, &args.shape.into());
     }
+    if args.search.as_deref() == Some("help") {
+        return super::rows(&server, "/api/v1/searches", &Parameters::new(), SEARCHES, &args.shape.into());
+    }
     let parameters = parameters(args)?;
     let answer =
         server.get("/api/v1/jobs", &parameters)?.context("this server has no list of jobs: is it older?")?;
@@ -37,6 +40,9 @@ pub fn run(args: &JobsArgs) -> Result<bool> {
     say_what_is_missing(&server, rows, &answer, &parameters, args)?;
     Ok(!rows.is_empty())
 }
+
+const SEARCHES: &[show::Column] =
+    &[("SEARCH", |row| show::text(&row["search"])), ("WHAT IT FINDS", |row| show::text(&row["description"]))];
 
 const HELP: &[show::Column] = &[
     ("COLUMN", |row| show::text(&row["column"])),
@@ -59,6 +65,11 @@ fn parameters(args: &JobsArgs) -> Result<Parameters> {
     let mut parameters = Parameters::new();
     add(&mut parameters, "where", args.condition.as_ref());
     add(&mut parameters, "also", chosen(args)?.as_ref());
+    for (name, tags, between) in [("all", &args.all, ","), ("any", &args.any, ";"), ("none", &args.none, ",")]
+    {
+        add(&mut parameters, name, (!tags.is_empty()).then(|| tags.join(between)).as_ref());
+    }
+    add(&mut parameters, "search", args.search.as_ref());
     add(&mut parameters, "node", args.node.as_ref());
     // A job that is named is wanted whenever it was.
     let is_named = args.all_time || !args.job.is_empty();

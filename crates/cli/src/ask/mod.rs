@@ -9,6 +9,7 @@ mod resources;
 mod server;
 mod show;
 pub mod site;
+pub mod tags;
 pub mod when;
 
 use anyhow::Result;

@@ -116,6 +116,16 @@ impl Server {
             .context("this server does not know the request: is it older?")
     }
 
+    /// Begins something.
+    pub fn begin(&self, path: &str, parameters: &[(&str, String)]) -> Result<Value> {
+        let mut request = self.agent.post(self.url(path));
+        for (name, value) in parameters {
+            request = request.query(name, value);
+        }
+        self.answer(request.header(http::header::AUTHORIZATION, self.token()).send_empty())?
+            .context("this server does not know the request: is it older?")
+    }
+
     /// Fetches something, as CBOR.
     pub fn fetch(&self, path: &str, parameters: &[(&str, String)]) -> Result<Vec<u8>> {
         let request = with(self.agent.get(self.url(path)), parameters);

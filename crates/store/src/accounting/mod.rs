@@ -12,6 +12,7 @@ use record::entry::Nanos;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::StoreError;
+use crate::tags::{RULES, TAGS, append_due};
 use crate::write::{Writer, now_ns};
 
 /// What became of jobs that were told.
@@ -58,7 +59,7 @@ const TABLES: [&str; 3] = ["accounting", "accounting_step", "accounting_node"];
 const INCOMING: [&str; 3] = ["incoming_job", "incoming_step", "incoming_node"];
 
 /// What a text that a centre kept may not have, and another source has told: it stays known. All else is as it was told last.
-const STAYS: [&str; 26] = [
+const STAYS: [&str; 31] = [
     "sluid",
     "uid",
     "\"group\"",
@@ -85,6 +86,12 @@ const STAYS: [&str; 26] = [
     "priority",
     "limit_ns",
     "others",
+    // What was decided, until it is decided anew.
+    TAGS[0],
+    TAGS[1],
+    TAGS[2],
+    TAGS[3],
+    RULES,
 ];
 
 /// Jobs made ready to be kept, without the database: on any thread, so that the writer has little to do.
@@ -97,6 +104,8 @@ pub struct Accounts {
     /// When the last of them was submitted, or started where nobody knows that, as in their names.
     newest: i64,
     node_lists: HashMap<u64, String>,
+    submits: Vec<Option<i64>>,
+    partitions: HashSet<String>,
     /// Start and end of each.
     times: Vec<(Option<i64>, Option<i64>)>,
     /// Number and cluster.
@@ -125,6 +134,8 @@ impl Accounts {
                 .max()
                 .unwrap_or(i64::MIN),
             node_lists: lists.map(|list| (xxh3_64(list.as_bytes()), list.to_owned())).collect(),
+            partitions: told.iter().filter_map(|(_, job)| job.partition.clone()).collect(),
+            submits: told.iter().map(|(_, job)| job.submit.map(nanos)).collect(),
             times: told.iter().map(|(_, job)| (job.start.map(nanos), job.end.map(nanos))).collect(),
             names: names.collect(),
             older,
@@ -154,6 +165,7 @@ impl Writer {
             append(INCOMING.map(incoming), &accounts.rows)?;
             replace(&transaction, &accounts.there())?
         };
+        append_due(&transaction, accounts.ids.iter().copied().zip(&accounts.submits))?;
         let is_left = !self.unaccounted.there_are() || mark_measured(&transaction, &accounts.names)?;
         transaction.commit()?;
         if !is_left {
@@ -163,6 +175,9 @@ impl Writer {
         self.newest_submit = self.newest_submit.max(accounts.newest);
         for (id, (start, end)) in accounts.ids.iter().zip(&accounts.times) {
             self.measured.told(*id, *start, *end, now_ns());
+        }
+        if !accounts.partitions.is_subset(&self.partitions) {
+            self.declare_tags()?;
         }
         Ok(Accounted { older: accounted.older + accounts.older, ..accounted })
     }

@@ -14,6 +14,7 @@ use record::entry::Nanos;
 use serde_json::{Map, Value};
 
 use super::{Told, nanos};
+use crate::tags::{RULES, TAGS};
 
 /// A batch of rows, or why there is none: a column of another length would be our own mistake.
 pub(super) type Columns = Result<RecordBatch, ArrowError>;
@@ -72,6 +73,7 @@ pub(super) fn jobs(told: &Told) -> Columns {
     columns.extend(amounts(&all));
     columns.extend(texts(&all));
     columns.extend(used(&all));
+    columns.extend(judged(&all));
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
 }
 
@@ -170,6 +172,12 @@ fn used(all: &Rows<Accounting>) -> Named {
         ("energy_j", all.count(|job| job.used.energy)),
         ("others", all.text(others)),
     ]
+}
+
+/// Nothing is decided of a job when it is told.
+fn judged(all: &Rows<Accounting>) -> Named {
+    let bits = TAGS.map(|name| (name, all.count(|_| None)));
+    bits.into_iter().chain([(RULES, all.number(|_| None))]).collect()
 }
 
 /// In the order of the table `accounting_step`.

@@ -9,9 +9,9 @@ use duckdb::{Row, ToSql};
 use serde_json::{Value, json};
 
 use super::due::DueMeasures;
-use crate::StoreError;
 use crate::query::{Reader, Snapshot};
 use crate::write::Writer;
+use crate::{StoreError, tags};
 
 /// A node, or a part of one, with its values.
 type Values = BTreeMap<(String, Option<String>), Vec<Span>>;
@@ -163,6 +163,7 @@ impl Writer {
         }
         table.flush()?;
         drop(table);
+        tags::ids_due(&transaction, &ids)?;
         transaction.commit()?;
         for job in &bound.jobs {
             self.measured.bound(job.id, job.end_ns, now_ns);

@@ -9,9 +9,9 @@ use duckdb::types::Value as Sql;
 use duckdb::{Connection, ToSql, params_from_iter};
 use record::measure::{Job, Measures, Name, Series, Told};
 
-use crate::StoreError;
 use crate::accounting::id_of;
 use crate::write::Writer;
+use crate::{StoreError, tags};
 
 pub use bind::Bound;
 pub use due::DueMeasures;
@@ -116,7 +116,9 @@ fn keep_told(connection: &Connection, all: &[Told]) -> Result<(), StoreError> {
         return Ok(());
     }
     let ids: BTreeSet<String> = all.iter().map(|told| id_of_job(&told.job).to_string()).collect();
-    let ids = ids.into_iter().collect::<Vec<_>>().join(", ");
+    let ids: Vec<String> = ids.into_iter().collect();
+    tags::ids_due(connection, &ids)?;
+    let ids = ids.join(", ");
     connection.execute_batch(&format!("DELETE FROM job_measure WHERE is_told AND id IN ({ids})"))?;
     let mut table = connection.appender("job_measure")?;
     for told in all {

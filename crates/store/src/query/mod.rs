@@ -15,6 +15,7 @@ pub(crate) mod resources;
 mod series;
 mod short;
 mod site;
+pub mod tags;
 mod top;
 mod uses;
 
@@ -28,6 +29,7 @@ use serde_json::{Map, Value, json};
 
 use crate::StoreError;
 use crate::accounting::Unaccounted;
+use crate::tags::{Declared, Shared};
 
 pub use environment::{Rule, Rules};
 pub use short::Per;
@@ -57,6 +59,7 @@ pub struct Reader {
     connection: Connection,
     site: Arc<Site>,
     unaccounted: Arc<Unaccounted>,
+    tags: Arc<Shared>,
 }
 
 /// The store at one moment: all queries of one question see the same.
@@ -71,8 +74,18 @@ pub(crate) struct Snapshot<'c> {
 type Rows = Vec<Map<String, Value>>;
 
 impl Reader {
-    pub(crate) fn new(connection: Connection, site: Arc<Site>, unaccounted: Arc<Unaccounted>) -> Reader {
-        Reader { connection, site, unaccounted }
+    pub(crate) fn new(
+        connection: Connection,
+        site: Arc<Site>,
+        unaccounted: Arc<Unaccounted>,
+        tags: Arc<Shared>,
+    ) -> Reader {
+        Reader { connection, site, unaccounted, tags }
+    }
+
+    /// The tags that are declared now.
+    pub fn tags(&self) -> Arc<Declared> {
+        self.tags.get()
     }
 
     /// All queries of the question see the same.

@@ -45,7 +45,7 @@ impl JobsBy {
         }
     }
 
-    fn key(self) -> String {
+    pub(in crate::query) fn key(self) -> String {
         let at = "coalesce(c.start_ns, c.submit_ns)";
         match self {
             JobsBy::Day => format!("strftime(make_timestamp_ns({at}), '%Y-%m-%d')"),
@@ -60,7 +60,7 @@ impl JobsBy {
         matches!(self, JobsBy::Day | JobsBy::Hour | JobsBy::Weekday)
     }
 
-    fn word(self, key: Option<String>) -> Value {
+    pub(in crate::query) fn word(self, key: Option<String>) -> Value {
         const DAYS: [&str; 7] =
             ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
         match (self, key) {

@@ -4,6 +4,7 @@ mod columns;
 mod found;
 mod group;
 mod software;
+pub(super) mod tagged;
 
 use std::iter;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ pub use columns::{Columns, FIXED, JobColumn, USUAL, column};
 pub use found::Found;
 pub(super) use found::value;
 pub use group::JobsBy;
+pub(crate) use software::OF_JOB;
+pub use tagged::Tagged;
 
 /// Which jobs are asked for; what is absent does not matter.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +32,7 @@ pub struct Which {
     /// Whatever waited or ran at some time between these two, in nanoseconds since 1970.
     pub since_ns: Option<i64>,
     pub until_ns: Option<i64>,
+    pub tagged: Tagged,
 }
 
 /// What is to be said of them, and in which order.
@@ -52,7 +56,7 @@ const UNACCOUNTED: &str = "(SELECT * FROM (SELECT rowid AS place, true AS is_acc
     FROM job WHERE job IS NOT NULL AND NOT is_accounted) c";
 
 /// A query of [`ACCOUNTED`]. A subquery with these two columns would do, but takes longer to plan than many a question to answer.
-pub(super) fn plain(sql: &str) -> String {
+pub(crate) fn plain(sql: &str) -> String {
     sql.replace("c.is_accounted", "true").replace("c.place", "c.rowid")
 }
 
@@ -171,7 +175,7 @@ fn order(page: &Page, later: &str) -> String {
 
 impl Which {
     /// What stands beside a job for these columns and for those of the conditions: what was measured of it, by us and by others.
-    pub(super) fn beside<'a>(&self, columns: impl Iterator<Item = &'a Arc<JobColumn>>) -> String {
+    pub(crate) fn beside<'a>(&self, columns: impl Iterator<Item = &'a Arc<JobColumn>>) -> String {
         let own = columns.map(|column| column.sql.as_str());
         let conditions =
             self.conditions.iter().flat_map(Condition::columns).map(|column| column.sql.as_str());
@@ -185,7 +189,7 @@ impl Which {
         beside.join(" ")
     }
 
-    pub(super) fn conditions(&self) -> Conditions {
+    pub(in crate::query) fn conditions(&self) -> Conditions {
         let mut conditions = Conditions::default();
         if let Some(since) = self.since_ns {
             conditions.add("(c.end_ns >= ? OR c.end_ns IS NULL)", [Sql::BigInt(since)]);
@@ -202,6 +206,7 @@ impl Which {
                 iter::repeat_n(Sql::Text(node.clone()), 3),
             );
         }
+        self.tagged.conditions().for_each(|text| conditions.add(&text, []));
         for condition in &self.conditions {
             let sql = condition.sql();
             conditions.add(&sql.text, sql.values.into_iter().map(bound));
@@ -210,7 +215,7 @@ impl Which {
     }
 }
 
-fn bound(value: Bound) -> Sql {
+pub(crate) fn bound(value: Bound) -> Sql {
     match value {
         Bound::Number(number) => Sql::Double(number),
         Bound::Time(ns) => Sql::BigInt(ns),

@@ -1,0 +1,134 @@
+//! `jobglass tags`.
+
+use clap::Subcommand;
+
+use super::{ServerArgs, ShapeArgs};
+
+#[derive(Debug, Subcommand)]
+pub enum TagsCommand {
+    List(ListArgs),
+    Count(CountArgs),
+    Explain(ExplainArgs),
+    Try(TryArgs),
+    Run(RunTagsArgs),
+}
+
+/// Show the tags that are declared, and how many jobs have each
+///
+/// Jobs that were not judged yet are not counted; those that people set cannot be set yet.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  jobglass tags list\n  jobglass tags list --long --group load")]
+pub struct ListArgs {
+    /// Only those of this group
+    #[arg(long, value_name = "NAME")]
+    pub group: Option<String>,
+    /// With description and criterion
+    #[arg(long)]
+    pub long: bool,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Count the jobs of each tag by what they have in common
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  jobglass tags count --by month --tag 'job_accel GPU UNUSED'\n  jobglass tags count --by user --since 30d"
+)]
+pub struct CountArgs {
+    /// cluster, user, project, partition, state, day, hour, weekday or month; times are UTC
+    #[arg(long, value_name = "WHAT", default_value = "user")]
+    pub by: String,
+    /// Only these tags
+    #[arg(long = "tag", value_name = "TAGS", value_delimiter = ',')]
+    pub tags: Vec<String>,
+    /// Of jobs for which this holds
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub condition: Option<String>,
+    /// Of jobs that waited or ran at this time or later
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Of jobs that waited or ran before this time
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Say why a job has its tags, and why not others
+///
+/// Of each comparison: what it found, how far that is from the bound, and whether the answer would be another one without it.
+/// Exit code 1 if nothing is known of the job.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  jobglass tags explain 4711\n  jobglass tags explain 4711 --tag 'job_accel GPU UNUSED'\n  jobglass tags explain 4711 --why-not"
+)]
+pub struct ExplainArgs {
+    /// The job's number
+    pub id: String,
+    /// Only this tag, whether the job has it or not
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+    /// Also the tags that it has not, and what would have to be different
+    #[arg(long)]
+    pub why_not: bool,
+    /// On this cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Try a new rule on the history: what it would find, beside a rule that there is. Nothing is changed
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  jobglass tags try 'gpus > 0 and gpu_util_avg < 10' --since 90d --than 'job_accel GPU UNUSED'"
+)]
+pub struct TryArgs {
+    /// As in jobs --where
+    pub condition: String,
+    /// A tag to compare with
+    #[arg(long, value_name = "TAG")]
+    pub than: Option<String>,
+    /// On jobs that waited or ran at this time or later
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// On jobs that waited or ran before this time
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Judge the whole collection again, by the rules of now
+///
+/// New jobs are judged by themselves. The server does the work; this shows how far it is, and may be ended without harm.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  jobglass tags run\n  jobglass tags run --since 2026-01-01\n  jobglass tags run --status"
+)]
+pub struct RunTagsArgs {
+    /// Only jobs submitted at this time or later
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only say how far the last run is
+    #[arg(long, conflicts_with_all = ["since", "detach"])]
+    pub status: bool,
+    /// Do not wait for its end
+    #[arg(long)]
+    pub detach: bool,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}

@@ -1,0 +1,276 @@
+//! `jobglass tags`: which there are, who has them, why, and what a new rule would find.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+
+use super::show::{self, Column, text};
+use super::{Parameters, Server, add, add_times, escape, rows, server};
+use crate::args::{CountArgs, ExplainArgs, ListArgs, RunTagsArgs, TagsCommand, TryArgs};
+
+/// How often a run is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+pub fn run(command: &TagsCommand) -> Result<bool> {
+    match command {
+        TagsCommand::List(args) => list(args),
+        TagsCommand::Count(args) => count(args),
+        TagsCommand::Explain(args) => explain(args),
+        TagsCommand::Try(args) => trial(args),
+        TagsCommand::Run(args) => judge(args),
+    }
+}
+
+const TAG: Column = ("TAG", |row| text(&row["tag"]));
+const GROUP: Column = ("GROUP", |row| text(&row["group"]));
+const JOBS: Column = (">JOBS", |row| text(&row["jobs"]));
+const HOURS: Column = (">CORE HOURS", |row| hours(&row["core_hours"]));
+const VERSION: Column = (">VERSION", |row| text(&row["version"]));
+
+const SHORT: &[Column] =
+    &[TAG, GROUP, JOBS, HOURS, VERSION, ("BY", |row| by(row)), ("MEANING", |row| text(&row["description"]))];
+const LONG: &[Column] = &[
+    TAG,
+    GROUP,
+    JOBS,
+    HOURS,
+    VERSION,
+    ("BY", |row| by(row)),
+    (">CRITICALITY", |row| text(&row["criticality"])),
+    (">CONFIDENCE", |row| text(&row["confidence"])),
+    ("CRITERION", |row| text(&row["criterion"])),
+    ("MEANING", |row| text(&row["description"])),
+];
+
+fn by(row: &Value) -> String {
+    match (row["criterion"].is_null(), row["available"] == true) {
+        (_, false) => "not available",
+        (true, _) => "people",
+        (false, _) => "rule",
+    }
+    .to_owned()
+}
+
+fn hours(value: &Value) -> String {
+    value.as_f64().map_or_else(show::unknown, |hours| format!("{hours:.1}"))
+}
+
+fn list(args: &ListArgs) -> Result<bool> {
+    let answer =
+        server(&args.server)?.get("/api/v1/tags", &[])?.context("this server has no tags: is it older?")?;
+    let is_asked = |row: &&Value| args.group.as_deref().is_none_or(|group| row["group"] == group);
+    let rows: Vec<Value> =
+        answer["rows"].as_array().into_iter().flatten().filter(is_asked).cloned().collect();
+    show::rows(&rows, if args.long { LONG } else { SHORT }, &args.shape.into())?;
+    if rows.is_empty() {
+        eprintln!("jobglass: nothing found");
+    }
+    Ok(!rows.is_empty())
+}
+
+fn count(args: &CountArgs) -> Result<bool> {
+    let mut parameters = vec![("by", args.by.clone())];
+    add(&mut parameters, "tags", (!args.tags.is_empty()).then(|| args.tags.join(",")).as_ref());
+    add(&mut parameters, "where", args.condition.as_ref());
+    add_times(&mut parameters, args.since.as_deref(), args.until.as_deref())?;
+    // What it is counted by comes first in a row.
+    const COUNTED: &[Column] = &[
+        ("OF", |row| row.as_object().and_then(|row| row.values().next()).map_or_else(show::unknown, text)),
+        TAG,
+        JOBS,
+        HOURS,
+    ];
+    rows(&server(&args.server)?, "/api/v1/tags/count", &parameters, COUNTED, &args.shape.into())
+}
+
+#[expect(clippy::print_stdout, reason = "the answer")]
+fn explain(args: &ExplainArgs) -> Result<bool> {
+    let mut parameters = Parameters::new();
+    add(&mut parameters, "cluster", args.cluster.as_ref());
+    add(&mut parameters, "tag", args.tag.as_ref());
+    add(&mut parameters, "why_not", args.why_not.then_some("true").as_ref());
+    let path = format!("/api/v1/jobs/{}/tags", escape(&args.id));
+    let Some(answer) = server(&args.server)?.get(&path, &parameters)? else {
+        eprintln!("jobglass: no batch system told of job {}", args.id);
+        return Ok(false);
+    };
+    if args.json {
+        println!("{answer}");
+        return Ok(true);
+    }
+    println!("job {} of {}, {}", text(&answer["job_id"]), text(&answer["user"]), text(&answer["state"]));
+    if answer["is_judged"] != true {
+        println!("It was not judged yet.");
+    } else if answer["is_provisional"] == true {
+        println!("It runs: what is said of it is provisional.");
+    }
+    if let Some(coverage) = answer["coverage"].as_f64() {
+        println!("Measured for {coverage:.0} % of its time.");
+    }
+    let tags = answer["tags"].as_array().map_or(&[][..], Vec::as_slice);
+    tags.iter().for_each(explain_one);
+    if tags.is_empty() {
+        println!("It has no tags. --why-not says why.");
+    }
+    Ok(true)
+}
+
+#[expect(clippy::print_stdout, reason = "the answer")]
+fn explain_one(tag: &Value) {
+    let has = if tag["has"] == true { "+" } else { "-" };
+    println!("\n{has} {}  (rule, version {})", text(&tag["tag"]), text(&tag["version"]));
+    for name in ["supposition", "recommendation"] {
+        if let Some(words) = tag[name].as_str().filter(|words| !words.is_empty()) {
+            println!("    {words}");
+        }
+    }
+    for step in tag["steps"].as_array().into_iter().flatten() {
+        println!("    {}", step_line(step));
+    }
+    if tag["is_changed"] == true {
+        println!(
+            "    The rule has been changed since (version {}): jobglass tags run applies it.",
+            text(&tag["newest_version"])
+        );
+    }
+}
+
+/// `! gpu_max = 0: true   gpu_max is 0; 0 from the bound`: with `!` what decides.
+fn step_line(step: &Value) -> String {
+    let mark = if step["decides"] == true { "!" } else { " " };
+    let holds = step["holds"].as_bool().map_or("unknown", |holds| if holds { "true" } else { "false" });
+    let mut said: Vec<String> = step["values"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|seen| match &seen["value"] {
+            Value::Null => format!("{} is unknown", text(&seen["column"])),
+            value => {
+                format!("{} is {}{}", text(&seen["column"]), number(value), text_or_nothing(&seen["unit"]))
+            }
+        })
+        .collect();
+    said.extend(step["margin"].as_str().map(|margin| format!("{margin} from the bound")));
+    let said = if said.is_empty() { String::new() } else { format!("   ({})", said.join("; ")) };
+    format!("{mark} {}: {holds}{said}", text(&step["text"]))
+}
+
+/// With few digits.
+fn number(value: &Value) -> String {
+    match value.as_f64() {
+        Some(number) if value.is_f64() => {
+            let text = format!("{number:.4}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        _ => text(value),
+    }
+}
+
+fn text_or_nothing(value: &Value) -> String {
+    value.as_str().filter(|unit| !unit.is_empty()).map_or(String::new(), |unit| format!(" {unit}"))
+}
+
+#[expect(clippy::print_stdout, reason = "the answer")]
+fn trial(args: &TryArgs) -> Result<bool> {
+    let mut parameters = vec![("condition", args.condition.clone())];
+    add(&mut parameters, "than", args.than.as_ref());
+    add_times(&mut parameters, args.since.as_deref(), args.until.as_deref())?;
+    let answer = server(&args.server)?
+        .get("/api/v1/tags/try", &parameters)?
+        .context("this server cannot try rules: is it older?")?;
+    let is_any = answer["jobs"].as_u64().is_some_and(|jobs| jobs > 0);
+    if args.json {
+        println!("{answer}");
+        return Ok(is_any);
+    }
+    println!("{}", text(&answer["criterion"]));
+    println!(
+        "  finds {} jobs with {} core hours, of {} users in {} partitions; of {} jobs it is unknown",
+        text(&answer["jobs"]),
+        hours(&answer["core_hours"]),
+        text(&answer["users"]),
+        text(&answer["partitions"]),
+        text(&answer["unknown"])
+    );
+    for (name, title) in [("most_users", "users"), ("most_partitions", "partitions")] {
+        let most: Vec<String> = answer[name].as_array().into_iter().flatten().map(one_of_most).collect();
+        if !most.is_empty() {
+            println!("  {title} with most: {}", most.join(", "));
+        }
+    }
+    let examples: Vec<String> = answer["examples"].as_array().into_iter().flatten().map(text).collect();
+    if !examples.is_empty() {
+        println!("  for example jobs {}", examples.join(", "));
+    }
+    if let (Some(tag), difference @ Value::Object(_)) = (&args.than, &answer["difference"]) {
+        println!(
+            "  than {tag}: {} jobs more, {} fewer, {} the same",
+            text(&difference["only_new"]),
+            text(&difference["only_old"]),
+            text(&difference["both"])
+        );
+    }
+    Ok(is_any)
+}
+
+fn one_of_most(row: &Value) -> String {
+    format!("{} ({} jobs, {} h)", text(&row["name"]), text(&row["jobs"]), hours(&row["core_hours"]))
+}
+
+fn judge(args: &RunTagsArgs) -> Result<bool> {
+    let server = server(&args.server)?;
+    if args.status {
+        return status(&server, args.json);
+    }
+    let mut parameters = Parameters::new();
+    add_times(&mut parameters, args.since.as_deref(), None)?;
+    let begun = server.begin("/api/v1/tags/run", &parameters)?;
+    if !args.detach {
+        wait(&server, begun["jobs"].as_u64().unwrap_or_default())?;
+    }
+    status(&server, args.json)
+}
+
+/// Until the run has ended, with a bar for those who look.
+fn wait(server: &Server, jobs: u64) -> Result<()> {
+    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(jobs) } else { ProgressBar::hidden() };
+    bar.set_style(ProgressStyle::with_template(
+        "{bar:30} {percent:>3}%  {human_pos} jobs  {per_sec}  {eta} left",
+    )?);
+    loop {
+        let run = last(server)?;
+        bar.set_position(run["judged"].as_u64().unwrap_or_default());
+        if !run["ended"].is_null() || run.is_null() {
+            bar.finish_and_clear();
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn last(server: &Server) -> Result<Value> {
+    let answer = server.get("/api/v1/tags/run", &[])?.context("this server has no tags: is it older?")?;
+    Ok(answer["run"].clone())
+}
+
+#[expect(clippy::print_stdout, reason = "the answer")]
+fn status(server: &Server, json: bool) -> Result<bool> {
+    let run = last(server)?;
+    if json {
+        println!("{run}");
+    } else if run.is_null() {
+        println!("The collection was never judged as a whole; jobs are judged when they are told.");
+    } else {
+        let word = if run["ended"].is_null() { "so far" } else { "done" };
+        println!(
+            "{} of {} jobs judged by set {} of the rules, {word}; those that wait are not judged",
+            text(&run["judged"]),
+            text(&run["jobs"]),
+            text(&run["rules"])
+        );
+    }
+    Ok(!run.is_null())
+}

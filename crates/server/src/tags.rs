@@ -1,0 +1,258 @@
+//! Tags: which there are, how many jobs have them, why, and what a new rule would find.
+#![expect(unused_qualifications, reason = "in what utoipa's macros make")]
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use condition::Condition;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use store::Filter;
+use store::jobs::{FIXED, Tagged, Which};
+use store::query::tags::{Explain, TagsBy, run_row};
+use store::tags::Declared;
+use tags::Search;
+use utoipa::IntoParams;
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::jobs::Jobs;
+use crate::read::{Admin, Asked, Rows, ask, asked, check_text, nanos};
+
+/// Which tags jobs must have, as it is written: names with commas between them.
+#[derive(Debug, Default, Clone, Deserialize)]
+pub struct Wanted {
+    pub all: Option<String>,
+    pub any: Option<String>,
+    pub none: Option<String>,
+}
+
+impl Wanted {
+    /// By the tags that are declared.
+    pub fn tagged(&self, declared: &Declared) -> Result<Tagged, ApiError> {
+        let names = |list: &str| -> Vec<String> {
+            list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        };
+        let list = |list: &Option<String>| names(list.as_deref().unwrap_or_default());
+        let any = self.any.iter().flat_map(|lists| lists.split(';')).map(names);
+        combined(declared, &list(&self.all), &any.collect::<Vec<_>>(), &list(&self.none))
+    }
+}
+
+fn combined(
+    declared: &Declared,
+    all: &[String],
+    any: &[Vec<String>],
+    none: &[String],
+) -> Result<Tagged, ApiError> {
+    let bits = |names: &[String]| names.iter().map(|name| bit(declared, name)).collect::<Result<Vec<_>, _>>();
+    Ok(Tagged {
+        all: bits(all)?,
+        any: any.iter().map(|names| bits(names)).collect::<Result<_, _>>()?,
+        none: bits(none)?,
+    })
+}
+
+/// Tags of a search by name, and its condition.
+pub fn searched(declared: &Declared, name: &str) -> Result<(Tagged, Option<String>), ApiError> {
+    let searches = searches()?;
+    let Some(search) = searches.iter().find(|search| search.name == name) else {
+        let known: Vec<&str> = searches.iter().map(|search| &*search.name).collect();
+        return Err(ApiError::BadRequest(format!("there is no search `{name}`, but {}", known.join(", "))));
+    };
+    let tagged = combined(declared, &search.all, &search.any, &search.none)?;
+    Ok((tagged, search.r#where.clone()))
+}
+
+fn searches() -> Result<Vec<Search>, ApiError> {
+    tags::search::shipped().map_err(|_| ApiError::Internal("the searches that are shipped cannot be read"))
+}
+
+fn bit(declared: &Declared, name: &str) -> Result<u32, ApiError> {
+    let known = declared
+        .named(name)
+        .ok_or_else(|| ApiError::BadRequest(format!("there is no tag `{name}`: see jobglass tags list")))?;
+    let rule = known.rule.ok_or_else(|| {
+        ApiError::BadRequest(format!(
+            "`{}` is set by people, and nobody can do that yet",
+            known.tag.declared.name
+        ))
+    })?;
+    Ok(rule.bit)
+}
+
+/// Tags that are declared, with how many jobs have them.
+#[utoipa::path(get, path = "/api/v1/tags", security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 401), (status = 403)))]
+pub async fn list(_: Admin, State(app): State<Arc<App>>) -> Result<Json<Rows>, ApiError> {
+    Ok(Rows::new(ask(&app, |reader| reader.tag_list()).await?, u64::MAX))
+}
+
+/// Searches that have a name.
+#[utoipa::path(get, path = "/api/v1/searches", security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 401), (status = 403)))]
+pub async fn list_searches(_: Admin) -> Result<Json<Rows>, ApiError> {
+    let row = |search: Search| -> Map<String, Value> {
+        let row = json!({
+            "search": search.name, "description": search.description,
+            "all": search.all, "any": search.any, "none": search.none, "where": search.r#where,
+        });
+        if let Value::Object(row) = row { row } else { Map::new() }
+    };
+    Ok(Rows::new(searches()?.into_iter().map(row).collect(), u64::MAX))
+}
+
+/// Which jobs are counted, and by what.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Count {
+    /// cluster, user, project, partition, state, day, hour, weekday or month.
+    by: String,
+    /// A condition on the columns of `/api/v1/jobs/columns`.
+    r#where: Option<String>,
+    /// Whatever waited or ran at this time or later.
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    /// Whatever waited or ran before this time.
+    #[param(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+    /// Only these tags, with commas between them.
+    tags: Option<String>,
+}
+
+/// How many jobs have each tag, by what they have in common.
+#[utoipa::path(get, path = "/api/v1/tags/count", params(Count), security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
+pub async fn count(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<Count>,
+) -> Result<Json<Rows>, ApiError> {
+    let Count { by, r#where, since, until, tags } = asked(query)?;
+    let by = TagsBy::named(&by).ok_or_else(|| {
+        let known: Vec<&str> = TagsBy::names().collect();
+        ApiError::BadRequest(format!("tags cannot be counted by `{by}`, but by {}", known.join(", ")))
+    })?;
+    let declared = app.readers.tags();
+    let chosen = Wanted { any: tags.clone(), ..Wanted::default() }.tagged(&declared)?;
+    let which = Jobs::of(r#where, since, until).which(&FIXED, &declared)?;
+    let rows = ask(&app, move |reader| reader.count_tags(&which, by)).await?;
+    let is_chosen = |row: &Map<String, Value>| {
+        let known = row["tag"].as_str().and_then(|name| declared.named(name)?.rule);
+        tags.is_none() || known.is_some_and(|rule| chosen.any.iter().flatten().any(|bit| *bit == rule.bit))
+    };
+    Ok(Rows::new(rows.into_iter().filter(is_chosen).collect(), u64::MAX))
+}
+
+/// What of a job's tags is explained.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Why {
+    cluster: Option<String>,
+    /// Also the tags that it has not.
+    #[serde(default)]
+    why_not: bool,
+    /// Only this tag.
+    tag: Option<String>,
+}
+
+/// Why a job has its tags: the values, the bounds, and the version of the rule that decided.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/tags", params(("id" = String, Path), Why), security(("token" = [])),
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 404)))]
+pub async fn explain(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    id: Result<Path<String>, PathRejection>,
+    query: Asked<Why>,
+) -> Result<Json<Value>, ApiError> {
+    let Path(id) = id.map_err(|error| ApiError::BadRequest(error.body_text()))?;
+    let Why { cluster, why_not, tag } = asked(query)?;
+    [Some(&id), cluster.as_ref(), tag.as_ref()]
+        .into_iter()
+        .flatten()
+        .try_for_each(|text| check_text(text))?;
+    if let Some(tag) = &tag {
+        bit(&app.readers.tags(), tag)?;
+    }
+    let what = Explain {
+        filter: Filter { cluster, job: Some(id.clone()), ..Filter::default() },
+        // Whoever asks for one tag wants to know.
+        why_not: why_not || tag.is_some(),
+        tag,
+    };
+    let found = ask(&app, move |reader| reader.explain_tags(&what)).await?;
+    found.map(Json).ok_or_else(|| ApiError::NotFound(format!("no batch system told of job {id}")))
+}
+
+/// Which condition is tried, and on which jobs.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Try {
+    /// As the criterion of a tag has it.
+    condition: String,
+    /// A tag to compare with.
+    than: Option<String>,
+    /// Whatever waited or ran at this time or later.
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    /// Whatever waited or ran before this time.
+    #[param(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+}
+
+/// What a new rule would find; nothing is changed.
+#[utoipa::path(get, path = "/api/v1/tags/try", params(Try), security(("token" = [])),
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403)))]
+pub async fn trial(
+    _: Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<Try>,
+) -> Result<Json<Value>, ApiError> {
+    let Try { condition, than, since, until } = asked(query)?;
+    check_text(&condition)?;
+    let condition = Condition::parse(&condition, &FIXED.catalogue)
+        .map_err(|error| ApiError::BadRequest(error.to_string()))?;
+    let than = than.map(|name| bit(&app.readers.tags(), &name)).transpose()?;
+    let which = Which { since_ns: since.map(nanos), until_ns: until.map(nanos), ..Which::default() };
+    Ok(Json(ask(&app, move |reader| reader.try_condition(&which, &condition, than)).await?))
+}
+
+/// Which jobs are judged again.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct NewRun {
+    /// Submitted at this time or later.
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+}
+
+/// Begins to judge the whole collection by the rules of now; a run that is under way is given up for it.
+#[utoipa::path(post, path = "/api/v1/tags/run", params(NewRun), security(("token" = [])),
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 503)))]
+pub async fn begin_run(
+    admin: Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<NewRun>,
+) -> Result<Json<Value>, ApiError> {
+    let since = asked(query)?.since.map(nanos);
+    let committer = app.committer.clone();
+    let begun = tokio::task::spawn_blocking(move || committer.perform(move |writer| writer.begin_run(since)));
+    let run = begun.await.map_err(|_| ApiError::Internal("the run could not be begun"))???;
+    tracing::info!(by = admin.token, jobs = run.jobs, rules = run.rules, "judging the whole collection");
+    Ok(Json(Value::from(run_row(&run))))
+}
+
+/// How far the last run is; null if there was none.
+#[utoipa::path(get, path = "/api/v1/tags/run", security(("token" = [])),
+    responses((status = 200, body = Object), (status = 401), (status = 403)))]
+pub async fn last_run(_: Admin, State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    let run = ask(&app, |reader| reader.last_run()).await?;
+    Ok(Json(json!({"run": run.as_ref().map(run_row)})))
+}

@@ -1,0 +1,216 @@
+//! Why a job has its tags, and why not others: the values, the bounds, and the version of the rule that decided.
+
+use std::collections::BTreeMap;
+
+use condition::{Condition, Explanation, Row, Step, Value as Known};
+use duckdb::types::Value as Sql;
+use serde_json::{Map, Value, json};
+
+use super::{Reader, Snapshot, bits, object, tagged};
+use crate::StoreError;
+use crate::query::jobs::{FIXED, Which, bound, plain};
+use crate::query::{Filter, time};
+use crate::tags::{Bits, Declared, TAGS};
+
+/// What is to be explained.
+#[derive(Debug, Clone, Default)]
+pub struct Explain {
+    /// The job, by number and cluster.
+    pub filter: Filter,
+    /// Also the tags that it has not.
+    pub why_not: bool,
+    /// Only this tag.
+    pub tag: Option<String>,
+}
+
+/// What was decided of the job.
+struct Decided {
+    id: u64,
+    name: Map<String, Value>,
+    bits: Bits,
+    rules: Option<u32>,
+    has_ended: bool,
+}
+
+impl Reader {
+    /// `None` if there is no such job.
+    pub fn explain_tags(&self, what: &Explain) -> Result<Option<Value>, StoreError> {
+        let declared = self.tags();
+        self.ask(|snapshot| snapshot.explain_tags(what, &declared))
+    }
+}
+
+impl Snapshot<'_> {
+    fn explain_tags(&self, what: &Explain, declared: &Declared) -> Result<Option<Value>, StoreError> {
+        let Some(account) = self.account(&what.filter)? else { return Ok(None) };
+        let decided = self.decided(account.id)?;
+        let criteria = decided.rules.map_or(Ok(Default::default()), |rules| self.criteria(rules))?;
+        let is_asked =
+            |of: &&crate::tags::Known| what.tag.as_deref().is_none_or(|typed| of.tag.is_called(typed));
+        let mut asked = Vec::new();
+        for known in declared.tags.iter().filter(is_asked) {
+            let Some(rule) = known.rule else { continue };
+            let has = decided.bits.has(rule.bit);
+            if !has && !what.why_not {
+                continue;
+            }
+            // By the words that decided, not by those of today.
+            let words = criteria.get(&known.tag.declared.id);
+            let condition = words.and_then(|(_, text)| Condition::parse(text, &FIXED.catalogue).ok());
+            let Some(condition) = condition.or_else(|| known.tag.criterion.clone()) else { continue };
+            asked.push((known, rule, has, words.map(|(version, _)| *version), condition));
+        }
+        let texts = asked.iter().flat_map(|(known, ..)| {
+            [&known.tag.supposition, &known.tag.recommendation].into_iter().flat_map(|text| text.columns())
+        });
+        let row = self.values(decided.id, asked.iter().map(|(.., condition)| condition), texts)?;
+        let tags: Vec<Value> = asked
+            .iter()
+            .map(|(known, rule, has, version, condition)| {
+                let explanation = condition.explain(&row);
+                let fill = |text: &tags::Text| {
+                    text.filled(|name| match FIXED.catalogue.get(name) {
+                        Some(column) => tags::text::shown(column, &row.value(column)),
+                        None => String::new(),
+                    })
+                };
+                let changed = *version != Some(rule.version) && version.is_some();
+                Value::from(object([
+                    ("tag", json!(known.tag.declared.name.as_str())),
+                    ("has", json!(has)),
+                    ("by", json!("rule")),
+                    ("version", json!(version)),
+                    ("newest_version", json!(rule.version)),
+                    ("is_changed", json!(changed)),
+                    ("criterion", json!(condition.to_string())),
+                    ("group", json!(known.tag.declared.group)),
+                    ("criticality", json!(known.tag.declared.criticality.get())),
+                    ("confidence", json!(known.tag.declared.confidence.get())),
+                    ("supposition", json!(if *has { fill(&known.tag.supposition) } else { String::new() })),
+                    (
+                        "recommendation",
+                        json!(if *has { fill(&known.tag.recommendation) } else { String::new() }),
+                    ),
+                    ("holds_now", json!(explanation.holds)),
+                    ("steps", steps(&explanation)),
+                ]))
+            })
+            .collect();
+        let mut answer = decided.name.clone();
+        answer.insert("is_judged".into(), json!(decided.rules.is_some()));
+        answer.insert("is_provisional".into(), json!(!decided.has_ended));
+        answer.insert("rules".into(), json!(decided.rules));
+        let coverage = FIXED.catalogue.get("coverage").map(|column| row.value(column));
+        answer.insert("coverage".into(), coverage.map_or(Value::Null, |value| plain_value(&value)));
+        answer.insert("tags".into(), json!(tags));
+        Ok(Some(Value::from(answer)))
+    }
+
+    fn decided(&self, id: u64) -> Result<Decided, StoreError> {
+        let sql = format!(
+            "SELECT {}, c.rules, c.end_ns IS NOT NULL, c.cluster, c.job, c.shown, c.\"user\", c.state FROM accounting c \
+             WHERE c.id = {id}",
+            tagged::words()
+        );
+        let found = self.rows(&sql, &[], |row| {
+            let at = TAGS.len();
+            let text = |at: usize| row.get::<_, Option<String>>(at);
+            let name = object([
+                ("cluster", json!(text(at + 2)?)),
+                ("job", json!(text(at + 3)?)),
+                ("job_id", json!(text(at + 4)?)),
+                ("user", json!(text(at + 5)?)),
+                ("state", json!(text(at + 6)?)),
+            ]);
+            Ok(Decided { id, name, bits: bits(row, 0)?, rules: row.get(at)?, has_ended: row.get(at + 1)? })
+        })?;
+        found.into_iter().next().ok_or(StoreError::Damaged("a job has an account and no row"))
+    }
+
+    /// The values of a job that these conditions need, and these columns.
+    fn values<'a>(
+        &self,
+        id: u64,
+        conditions: impl Iterator<Item = &'a Condition>,
+        texts: impl Iterator<Item = &'a str>,
+    ) -> Result<Row, StoreError> {
+        let conditions: Vec<&Condition> = conditions.collect();
+        let mut columns: BTreeMap<&str, &condition::Column> = BTreeMap::new();
+        columns.extend(conditions.iter().flat_map(|of| of.columns()).map(|column| (&*column.name, column)));
+        let named = texts.chain(["coverage"]).filter_map(|name| FIXED.catalogue.get(name));
+        columns.extend(named.map(|column| (&*column.name, &**column)));
+        let mut questions = BTreeMap::new();
+        questions.extend(conditions.iter().flat_map(|of| of.questions()).map(|of| (of.text.clone(), of.sql)));
+        let mut select: Vec<String> = columns.values().map(|column| column.sql.clone()).collect();
+        select.extend(questions.values().map(|sql| sql.text.clone()));
+        let which = Which { conditions: conditions.into_iter().cloned().collect(), ..Which::default() };
+        let shown = columns.keys().filter_map(|name| FIXED.named(name));
+        let sql = plain(&format!(
+            "SELECT {} FROM accounting c {} WHERE c.id = {id}",
+            if select.is_empty() { "1".to_owned() } else { select.join(", ") },
+            which.beside(shown)
+        ));
+        let values: Vec<Sql> =
+            questions.values().flat_map(|sql| sql.values.iter().cloned().map(bound)).collect();
+        let rows = self.rows(&sql, &values, |row| {
+            let mut made = Row::new();
+            for (at, column) in columns.values().enumerate() {
+                // What does not fit cannot be known.
+                let _ = made.set(column, known(column, row.get(at)?));
+            }
+            for (at, question) in questions.keys().enumerate() {
+                if let Some(truth) = row.get::<_, Option<bool>>(columns.len() + at)? {
+                    made.answer(question, truth);
+                }
+            }
+            Ok(made)
+        })?;
+        Ok(rows.into_iter().next().unwrap_or_default())
+    }
+}
+
+/// A column's value, in its unit.
+fn known(column: &condition::Column, value: Sql) -> Known {
+    match value {
+        Sql::Null => Known::Unknown,
+        Sql::Boolean(truth) => Known::Boolean(truth),
+        Sql::Text(text) => Known::Text(text),
+        Sql::BigInt(ns) if column.of == condition::Type::Time => Known::Time(ns),
+        Sql::BigInt(number) => Known::Number(number as f64),
+        Sql::UBigInt(number) => Known::Number(number as f64),
+        Sql::UInt(number) => Known::Number(f64::from(number)),
+        Sql::Int(number) => Known::Number(f64::from(number)),
+        Sql::HugeInt(number) => Known::Number(number as f64),
+        Sql::Double(number) => Known::Number(number),
+        Sql::Float(number) => Known::Number(f64::from(number)),
+        _ => Known::Unknown,
+    }
+}
+
+fn plain_value(value: &Known) -> Value {
+    match value {
+        Known::Number(number) => json!(number),
+        Known::Text(text) => json!(text),
+        Known::Boolean(truth) => json!(truth),
+        Known::Time(ns) => time(Some(*ns)),
+        Known::Unknown => Value::Null,
+    }
+}
+
+fn steps(explanation: &Explanation) -> Value {
+    let step = |step: &Step| {
+        let seen: Vec<Value> = step
+            .seen
+            .iter()
+            .map(|seen| {
+                let unit = seen.column.unit.symbol();
+                json!({"column": seen.column.name, "value": plain_value(&seen.value), "unit": unit})
+            })
+            .collect();
+        json!({
+            "text": step.text, "holds": step.holds, "values": seen, "decides": step.decides,
+            "margin": step.margin.map(|margin| margin.to_string()),
+        })
+    };
+    explanation.steps.iter().map(step).collect()
+}

@@ -1,0 +1,193 @@
+//! Questions about tags: which there are and how many jobs have them, why a job has one, what a new criterion would find.
+
+mod explain;
+mod trial;
+
+use std::collections::{BTreeMap, HashMap};
+
+use duckdb::Row;
+use serde_json::{Map, Value, json};
+
+use super::jobs::{JobsBy, Which, tagged};
+use super::{Reader, Rows, Snapshot, object, time};
+use crate::StoreError;
+use crate::tags::{Bits, Declared, Known, Run, TAGS, load_run};
+
+pub use explain::Explain;
+
+/// What jobs of a tag are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TagsBy {
+    Jobs(JobsBy),
+    /// Of the start, or of the submission where none began.
+    Month,
+}
+
+impl TagsBy {
+    pub fn named(name: &str) -> Option<TagsBy> {
+        let by = JobsBy::ALL.into_iter().find(|by| by.name() == name).map(TagsBy::Jobs);
+        by.or((name == "month").then_some(TagsBy::Month))
+    }
+
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        JobsBy::ALL.into_iter().map(JobsBy::name).chain(["month"])
+    }
+
+    fn key(self) -> String {
+        match self {
+            TagsBy::Jobs(by) => by.key(),
+            TagsBy::Month => {
+                "strftime(make_timestamp_ns(coalesce(c.start_ns, c.submit_ns)), '%Y-%m')".to_owned()
+            }
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            TagsBy::Jobs(by) => by.name(),
+            TagsBy::Month => "month",
+        }
+    }
+}
+
+/// Jobs and their processor time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    jobs: u64,
+    core_hours: f64,
+}
+
+impl Reader {
+    /// Each tag with what it means and how many jobs have it.
+    pub fn tag_list(&self) -> Result<Rows, StoreError> {
+        let declared = self.tags();
+        self.ask(|snapshot| snapshot.tag_list(&declared))
+    }
+
+    /// How many jobs have each tag, of those that are asked for, by what they have in common.
+    pub fn count_tags(&self, which: &Which, by: TagsBy) -> Result<Rows, StoreError> {
+        let declared = self.tags();
+        self.ask(|snapshot| snapshot.count_tags(which, by, &declared))
+    }
+
+    /// The last run over the collection.
+    pub fn last_run(&self) -> Result<Option<Run>, StoreError> {
+        self.ask(|snapshot| load_run(snapshot.connection))
+    }
+}
+
+impl Snapshot<'_> {
+    fn tag_list(&self, declared: &Declared) -> Result<Rows, StoreError> {
+        // Jobs have few combinations of tags, so those are counted, not each tag.
+        let sql = format!(
+            "SELECT {}, count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0) FROM accounting c \
+             WHERE c.rules IS NOT NULL GROUP BY ALL",
+            tagged::words()
+        );
+        let combinations = self.rows(&sql, &[], |row| Ok((bits(row, 0)?, sum(row, TAGS.len())?)))?;
+        let all: u64 = combinations.iter().map(|(_, sum)| sum.jobs).sum();
+        Ok(declared.tags.iter().map(|known| described(known, &combinations, all)).collect())
+    }
+
+    fn count_tags(&self, which: &Which, by: TagsBy, declared: &Declared) -> Result<Rows, StoreError> {
+        let (conditions, beside) = (which.conditions(), which.beside(std::iter::empty()));
+        let sql = super::jobs::plain(&format!(
+            "SELECT {}, count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0), {} AS key \
+             FROM accounting c {beside} {} AND c.rules IS NOT NULL GROUP BY ALL",
+            tagged::words(),
+            by.key(),
+            conditions.sql()
+        ));
+        let mut sums: BTreeMap<(Option<String>, usize), Sum> = BTreeMap::new();
+        self.each(&sql, &conditions.values, |row| {
+            let (bits, sum) = (bits(row, 0)?, sum(row, TAGS.len())?);
+            let key: Option<String> = row.get(TAGS.len() + 2)?;
+            for (at, known) in declared.tags.iter().enumerate() {
+                if known.rule.is_some_and(|rule| bits.has(rule.bit)) {
+                    let of = sums.entry((key.clone(), at)).or_default();
+                    of.jobs += sum.jobs;
+                    of.core_hours += sum.core_hours;
+                }
+            }
+            Ok(())
+        })?;
+        let row = |((key, at), sum): ((Option<String>, usize), Sum)| {
+            let word = match by {
+                TagsBy::Jobs(by) => by.word(key),
+                TagsBy::Month => json!(key),
+            };
+            object([
+                (by.name(), word),
+                ("tag", json!(declared.tags[at].tag.declared.name.as_str())),
+                ("jobs", json!(sum.jobs)),
+                ("core_hours", json!(sum.core_hours)),
+            ])
+        };
+        Ok(sums.into_iter().map(row).collect())
+    }
+
+    /// The criteria by which a set of rules decided: version, text and since when, by tag.
+    fn criteria(&self, set: u32) -> Result<HashMap<u32, (u32, String)>, StoreError> {
+        let sql = format!(
+            "SELECT s.tag, s.version, v.criterion FROM rule_set s JOIN tag_version v ON v.tag = s.tag AND v.version = s.version \
+             WHERE s.id = {set}"
+        );
+        let rows = self.rows(&sql, &[], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
+        Ok(rows.into_iter().collect())
+    }
+}
+
+/// The bits of a job that was judged.
+fn bits(row: &Row, from: usize) -> duckdb::Result<Bits> {
+    let mut bits = Bits::default();
+    for (at, word) in bits.0.iter_mut().enumerate() {
+        *word = row.get::<_, Option<u64>>(from + at)?.unwrap_or(0);
+    }
+    Ok(bits)
+}
+
+fn sum(row: &Row, from: usize) -> duckdb::Result<Sum> {
+    Ok(Sum { jobs: row.get(from)?, core_hours: row.get(from + 1)? })
+}
+
+/// A tag, and the jobs that have it.
+fn described(known: &Known, combinations: &[(Bits, Sum)], all: u64) -> Map<String, Value> {
+    let declared = &known.tag.declared;
+    let counted = known.rule.map(|rule| {
+        let having = combinations.iter().filter(|(bits, _)| bits.has(rule.bit));
+        having.fold(Sum::default(), |so_far, (_, sum)| Sum {
+            jobs: so_far.jobs + sum.jobs,
+            core_hours: so_far.core_hours + sum.core_hours,
+        })
+    });
+    object([
+        ("id", json!(declared.id)),
+        ("tag", json!(declared.name.as_str())),
+        ("aliases", json!(declared.aliases.iter().map(|name| name.as_str()).collect::<Vec<_>>())),
+        ("group", json!(declared.group)),
+        ("priority", json!(declared.priority)),
+        ("criticality", json!(declared.criticality.get())),
+        ("confidence", json!(declared.confidence.get())),
+        ("available", json!(known.tag.available)),
+        ("description", json!(declared.description)),
+        ("comments", json!(declared.comments)),
+        ("criterion", json!(known.tag.criterion.as_ref().map(ToString::to_string))),
+        ("version", json!(known.rule.map(|rule| rule.version))),
+        // Nobody could have set one by hand.
+        ("jobs", json!(counted.map(|sum| sum.jobs))),
+        ("core_hours", json!(counted.map(|sum| sum.core_hours))),
+        ("judged_jobs", json!(all)),
+    ])
+}
+
+/// A run as answers have it.
+pub fn run_row(run: &Run) -> Map<String, Value> {
+    object([
+        ("begun", time(Some(run.begun_ns))),
+        ("ended", time(run.ended_ns)),
+        ("rules", json!(run.rules)),
+        ("since", time(run.since_ns)),
+        ("jobs", json!(run.jobs)),
+        ("judged", json!(run.judged)),
+    ])
+}

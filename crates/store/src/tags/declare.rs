@@ -1,0 +1,225 @@
+//! Brings what is declared into the tables: shipped tags, those of the site, and one for each partition. A criterion that is not the one
+//! that the tag had last is a new version of it, and another version of any tag makes another set of rules.
+
+use std::collections::{BTreeMap, HashMap};
+
+use digest::Site;
+use duckdb::{Connection, params};
+use tags::{Declaration, Name, Tag, shipped};
+
+use super::{BITS, Declared, Known, Rule};
+use crate::StoreError;
+use crate::query::jobs::FIXED;
+use crate::write::{Writer, now_ns};
+
+/// Tags that declare themselves have ids from here on.
+const SELF_DECLARED: u32 = 100_000;
+
+/// What the tables have of a tag.
+struct Kept {
+    id: u32,
+    bit: Option<u32>,
+}
+
+impl Writer {
+    /// Declares anew whatever may have changed; all who ask see it from now on.
+    pub fn declare_tags(&mut self) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction()?;
+        let partitions = partitions(&transaction)?;
+        let declared = declare(&transaction, &self.site, &partitions, now_ns())?;
+        transaction.commit()?;
+        self.partitions = partitions.into_iter().collect();
+        self.tags.put(declared);
+        Ok(())
+    }
+}
+
+fn declare(
+    connection: &Connection,
+    site: &Site,
+    partitions: &[String],
+    now: i64,
+) -> Result<Declared, StoreError> {
+    let mut kept = load(connection)?;
+    let mut declarations = shipped::shipped().map_err(|error| StoreError::Tags(error.to_string()))?;
+    declarations.extend(site.own_tags.iter().cloned());
+    let mut refused = Vec::new();
+    let of_partitions = of_partitions(partitions, &declarations, &kept, &mut refused);
+    declarations.extend(of_partitions);
+    let tags = tags::tag::check(&declarations, &site.tags, &FIXED.catalogue)
+        .map_err(|error| StoreError::Tags(error.to_string()))?;
+    let versions = versions(connection)?;
+    let mut known = Vec::with_capacity(tags.len());
+    let mut next_bit = kept.values().filter_map(|kept| kept.bit).max().map_or(0, |bit| bit + 1);
+    for tag in tags {
+        let name = tag.declared.name.to_string();
+        let bit = match (&tag.criterion, kept.get(&tag.declared.name.key()).and_then(|kept| kept.bit)) {
+            (None, _) => None,
+            (Some(_), Some(bit)) => Some(bit),
+            (Some(_), None) if next_bit < BITS => {
+                next_bit += 1;
+                Some(next_bit - 1)
+            }
+            (Some(_), None) => {
+                refused.push(format!("`{name}`: there are {BITS} tags with a criterion already"));
+                continue;
+            }
+        };
+        keep(connection, &mut kept, &tag, bit, now)?;
+        let rule = bit.zip(tag.criterion.as_ref()).map(|(bit, criterion)| {
+            version(connection, &versions, tag.declared.id, &criterion.to_string(), now)
+                .map(|version| Rule { bit, version })
+        });
+        known.push(Known { rule: rule.transpose()?, tag });
+    }
+    let mut declared = Declared { set: 0, tags: known, refused };
+    declared.set = set(connection, &declared)?;
+    Ok(declared)
+}
+
+fn load(connection: &Connection) -> Result<HashMap<String, Kept>, StoreError> {
+    let mut query = connection.prepare("SELECT id, name, bit FROM tag")?;
+    let rows = query.query_map([], |row| {
+        let name: String = row.get(1)?;
+        Ok((tags::name::key(&name), Kept { id: row.get(0)?, bit: row.get(2)? }))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Those that the batch system told, and those of jobs that came without it.
+fn partitions(connection: &Connection) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT DISTINCT name FROM (SELECT name FROM partition_now UNION ALL \
+        SELECT DISTINCT partition FROM accounting) WHERE name IS NOT NULL ORDER BY name";
+    let mut query = connection.prepare(sql)?;
+    let names = query.query_map([], |row| row.get(0))?;
+    Ok(names.collect::<Result<_, _>>()?)
+}
+
+/// A tag for each partition whose name can be that of a tag and means no other one.
+fn of_partitions(
+    partitions: &[String],
+    others: &[Declaration],
+    kept: &HashMap<String, Kept>,
+    refused: &mut Vec<String>,
+) -> Vec<Declaration> {
+    let mut taken: HashMap<String, String> = others
+        .iter()
+        .flat_map(|tag| std::iter::once(&tag.name).chain(&tag.aliases))
+        .map(|name| (name.key(), name.to_string()))
+        .collect();
+    let mut next = kept.values().map(|kept| kept.id + 1).max().unwrap_or(0).max(SELF_DECLARED);
+    let mut tags = Vec::new();
+    // A job that waits may be for several, and has one when it begins.
+    for partition in partitions.iter().filter(|name| !name.contains(',')) {
+        let name = match Name::try_from(format!("job_partition {partition}")) {
+            Ok(name) => name,
+            Err(error) => {
+                refused.push(format!("partition `{partition}`: {error}"));
+                continue;
+            }
+        };
+        if let Some(other) = taken.insert(name.key(), name.to_string()) {
+            refused.push(format!("partition `{partition}`: `{name}` means the same as `{other}`"));
+            continue;
+        }
+        let id = kept.get(&name.key()).map_or_else(
+            || {
+                next += 1;
+                next - 1
+            },
+            |kept| kept.id,
+        );
+        tags.push(of_partition(id, name, partition));
+    }
+    tags
+}
+
+fn of_partition(id: u32, name: Name, partition: &str) -> Declaration {
+    Declaration {
+        id,
+        name,
+        aliases: Vec::new(),
+        description: format!("The job was in partition {partition}."),
+        criterion: Some(format!("partition = '{}'", partition.replace('\'', "''"))),
+        parameters: BTreeMap::new(),
+        comments: String::new(),
+        available: true,
+        group: "partition".into(),
+        priority: 0,
+        criticality: tags::Level::default(),
+        confidence: tags::Level::highest(),
+        supposition: String::new(),
+        recommendation: String::new(),
+    }
+}
+
+/// Remembers the tag and its bit.
+fn keep(
+    connection: &Connection,
+    kept: &mut HashMap<String, Kept>,
+    tag: &Tag,
+    bit: Option<u32>,
+    now: i64,
+) -> Result<(), StoreError> {
+    let (id, name) = (tag.declared.id, &tag.declared.name);
+    match kept.insert(name.key(), Kept { id, bit }) {
+        Some(before) if before.bit == bit && before.id == id => Ok(()),
+        Some(_) => {
+            connection.execute(
+                "UPDATE tag SET bit = coalesce(bit, ?), id = ? WHERE name = ?",
+                params![bit, id, name.as_str()],
+            )?;
+            Ok(())
+        }
+        None => {
+            connection
+                .execute("INSERT INTO tag VALUES (?, ?, ?, ?)", params![id, name.as_str(), bit, now])?;
+            Ok(())
+        }
+    }
+}
+
+/// The last version of each tag.
+fn versions(connection: &Connection) -> Result<HashMap<u32, (u32, String)>, StoreError> {
+    let sql = "SELECT tag, max(version), arg_max(criterion, version) FROM tag_version GROUP BY tag";
+    let mut query = connection.prepare(sql)?;
+    let rows = query.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The number of this criterion: the last one's, or a new one.
+fn version(
+    connection: &Connection,
+    versions: &HashMap<u32, (u32, String)>,
+    tag: u32,
+    criterion: &str,
+    now: i64,
+) -> Result<u32, StoreError> {
+    let next = match versions.get(&tag) {
+        Some((version, last)) if last == criterion => return Ok(*version),
+        Some((version, _)) => version + 1,
+        None => 1,
+    };
+    connection.execute("INSERT INTO tag_version VALUES (?, ?, ?, ?)", params![tag, next, criterion, now])?;
+    Ok(next)
+}
+
+/// The number of the set of these rules: that of the last set if it is the same.
+fn set(connection: &Connection, declared: &Declared) -> Result<u32, StoreError> {
+    let last: Option<u32> = connection.query_row("SELECT max(id) FROM rule_set", [], |row| row.get(0))?;
+    let mut query = connection.prepare("SELECT tag, version FROM rule_set WHERE id = ?")?;
+    let rows = query.query_map([last], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let before: BTreeMap<u32, u32> = rows.collect::<Result<_, _>>()?;
+    let now: BTreeMap<u32, u32> =
+        declared.judged().map(|(known, rule)| (known.tag.declared.id, rule.version)).collect();
+    if let Some(last) = last.filter(|_| before == now) {
+        return Ok(last);
+    }
+    let id = last.unwrap_or(0) + 1;
+    let mut table = connection.appender("rule_set")?;
+    for (tag, version) in now {
+        table.append_row(params![id, tag, version])?;
+    }
+    table.flush()?;
+    Ok(id)
+}

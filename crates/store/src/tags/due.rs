@@ -1,0 +1,91 @@
+//! Jobs that are to be judged: those that were just told, and those of which something else is known than when they were judged.
+
+use duckdb::{Connection, params, params_from_iter};
+
+use super::judge::{Jobs, judge};
+use crate::StoreError;
+use crate::write::Writer;
+
+/// How many are judged together while others wait for the writer.
+const TOGETHER: u64 = 50_000;
+
+/// What was done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Jobs of which something was decided.
+    pub jobs: u64,
+    /// Nothing is left to do.
+    pub is_last: bool,
+}
+
+/// Jobs are due from when the transaction is committed.
+pub(crate) fn append_due<'a>(
+    connection: &Connection,
+    jobs: impl Iterator<Item = (u64, &'a Option<i64>)>,
+) -> Result<(), StoreError> {
+    let mut table = connection.appender("tag_due")?;
+    for (id, submit) in jobs {
+        table.append_row(params![id, submit])?;
+    }
+    table.flush()?;
+    Ok(())
+}
+
+/// Jobs of which something else is known, by the numbers that were measured from a time on.
+pub(crate) fn named_due(connection: &Connection, names: &[&str], since_ns: i64) -> Result<(), StoreError> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let sql = format!(
+        "INSERT INTO tag_due SELECT id, submit_ns FROM accounting WHERE (end_ns >= {since_ns} OR end_ns IS NULL) AND job IN ({})",
+        vec!["?"; names.len()].join(", ")
+    );
+    connection.execute(&sql, params_from_iter(names))?;
+    Ok(())
+}
+
+/// The same, by ids.
+pub(crate) fn ids_due(connection: &Connection, ids: &[String]) -> Result<(), StoreError> {
+    let ids = ids.join(", ");
+    connection.execute_batch(&format!(
+        "INSERT INTO tag_due SELECT id, submit_ns FROM accounting WHERE id IN ({ids})"
+    ))?;
+    Ok(())
+}
+
+impl Writer {
+    /// Judges jobs that are due, some of them.
+    pub fn judge_due(&mut self) -> Result<Judged, StoreError> {
+        let declared = self.tags.get();
+        self.connection.execute_batch(
+            "CREATE TEMP TABLE IF NOT EXISTS judge_now (id UBIGINT, submit_ns BIGINT); DELETE FROM judge_now;",
+        )?;
+        let transaction = self.connection.transaction()?;
+        let last: Option<i64> = transaction.query_row(
+            &format!("SELECT max(rowid) FROM (SELECT rowid FROM tag_due ORDER BY rowid LIMIT {TOGETHER})"),
+            [],
+            |row| row.get(0),
+        )?;
+        let Some(last) = last else { return Ok(Judged { jobs: 0, is_last: true }) };
+        transaction.execute_batch(&format!(
+            "INSERT INTO judge_now SELECT DISTINCT id, submit_ns FROM tag_due WHERE rowid <= {last}; \
+             DELETE FROM tag_due WHERE rowid <= {last}"
+        ))?;
+        let jobs = judge(&transaction, &declared, &taken(&transaction)?)?;
+        let left: u64 = transaction.query_row("SELECT count(*) FROM tag_due", [], |row| row.get(0))?;
+        transaction.commit()?;
+        Ok(Judged { jobs, is_last: left == 0 })
+    }
+}
+
+/// The jobs in `judge_now`, which lie where jobs of their time do.
+fn taken(connection: &Connection) -> Result<Jobs, StoreError> {
+    let sql = "SELECT min(submit_ns), max(submit_ns), count(*) = count(submit_ns) FROM judge_now";
+    let (first, last, is_known): (Option<i64>, Option<i64>, bool) =
+        connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let time = match first.zip(last) {
+        Some((first, last)) if is_known => format!("c.submit_ns BETWEEN {first} AND {last} AND "),
+        _ => String::new(),
+    };
+    Ok(Jobs { condition: format!("{time}c.id IN (SELECT id FROM judge_now)") })
+}

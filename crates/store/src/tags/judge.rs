@@ -1,0 +1,121 @@
+//! All criteria as one query over some jobs: what was decided is written into their rows.
+
+use duckdb::types::Value as Sql;
+use duckdb::{Connection, params_from_iter};
+
+use super::{Declared, RULES, TAGS, software};
+use crate::StoreError;
+use crate::query::jobs::{Which, bound, plain};
+
+/// The jobs that are judged together.
+pub(super) struct Jobs {
+    /// Of `c`; our own text, without values.
+    pub condition: String,
+}
+
+/// When the first of them began and the last ended, by which much of what was measured is left out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Time {
+    pub from_ns: i64,
+    pub until_ns: i64,
+}
+
+/// The jobs of which something can be said: those that wait have done nothing yet.
+const BEGUN: &str = "(c.start_ns IS NOT NULL OR c.end_ns IS NOT NULL)";
+/// Agents and batch systems do not agree to the second on when a job began.
+const SLACK_NS: i64 = 60_000_000_000;
+
+/// Judges jobs by all rules; says how many. The caller has a transaction.
+pub(super) fn judge(connection: &Connection, declared: &Declared, jobs: &Jobs) -> Result<u64, StoreError> {
+    let Some(time) = time(connection, jobs)? else { return Ok(0) };
+    let query = query(connection, declared, jobs, time)?;
+    let set = TAGS.map(|name| format!("{name} = s.{name}")).join(", ");
+    let sql = format!(
+        "UPDATE accounting SET {set}, {RULES} = {} FROM ({}) s WHERE accounting.rowid = s.place",
+        declared.set, query.text
+    );
+    Ok(connection.execute(&numbered(&sql), params_from_iter(query.values))? as u64)
+}
+
+fn time(connection: &Connection, jobs: &Jobs) -> Result<Option<Time>, StoreError> {
+    let sql = format!(
+        "SELECT min(coalesce(c.start_ns, c.end_ns)), max(coalesce(c.end_ns, 9223372036854775807)) FROM accounting c \
+         WHERE {} AND {BEGUN}",
+        jobs.condition
+    );
+    let (from, until): (Option<i64>, Option<i64>) =
+        connection.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let slack = |ns: i64| ns.saturating_sub(SLACK_NS);
+    Ok(from.zip(until).map(|(from, until)| Time { from_ns: slack(from), until_ns: until }))
+}
+
+/// SQL with the values of its `?`.
+struct Query {
+    text: String,
+    values: Vec<Sql>,
+}
+
+/// `place` and the words of bits of each of the jobs.
+fn query(connection: &Connection, declared: &Declared, jobs: &Jobs, time: Time) -> Result<Query, StoreError> {
+    let criteria =
+        || declared.judged().filter_map(|(known, rule)| Some((known.tag.criterion.as_ref()?, rule)));
+    let answers = software::Answers::of(criteria().map(|(criterion, _)| criterion));
+    let is_seen = !answers.is_empty() && software::is_seen(connection, time)?;
+    let mut words: [Vec<String>; TAGS.len()] = Default::default();
+    let mut values: [Vec<Sql>; TAGS.len()] = Default::default();
+    let mut which = Which::default();
+    for (criterion, rule) in criteria() {
+        let answer = |text: &str| if is_seen { answers.column(text) } else { Some("NULL".to_owned()) };
+        let criterion = criterion.answered(answer);
+        let sql = criterion.sql();
+        let (word, bit) = ((rule.bit / 64) as usize, rule.bit % 64);
+        words[word].push(format!("CASE WHEN {} THEN {}::UBIGINT ELSE 0 END", sql.text, 1u64 << bit));
+        values[word].extend(sql.values.into_iter().map(bound));
+        which.conditions.push(criterion);
+    }
+    let columns: Vec<String> = TAGS
+        .iter()
+        .zip(&words)
+        .map(|(name, word)| match &word[..] {
+            [] => format!("0::UBIGINT AS {name}"),
+            parts => format!("{} AS {name}", parts.join(" | ")),
+        })
+        .collect();
+    let mut values: Vec<Sql> = values.into_iter().flatten().collect();
+    let mut beside = which.beside(std::iter::empty());
+    if is_seen {
+        let answers = answers.sql(jobs, time);
+        beside.push_str(&format!(" LEFT JOIN ({}) w ON w.place = c.rowid", answers.text));
+        values.extend(answers.values);
+    }
+    let text = plain(&format!(
+        "SELECT c.rowid AS place, {} FROM accounting c {} WHERE {} AND {BEGUN}",
+        columns.join(", "),
+        in_time(&beside, time),
+        jobs.condition
+    ));
+    Ok(Query { text, values })
+}
+
+/// What was measured is looked for only in the time of these jobs: of a collection of years that is a part of the table.
+fn in_time(beside: &str, time: Time) -> String {
+    let Time { from_ns, until_ns } = time;
+    beside.replace(
+        "LEFT JOIN job j ON",
+        &format!(
+            "LEFT JOIN (SELECT * FROM job WHERE start_ns <= {until_ns} AND (end_ns >= {from_ns} OR end_ns IS NULL)) j ON"
+        ),
+    )
+}
+
+/// With numbers at its `?`: the database would number those behind WHERE before others.
+fn numbered(sql: &str) -> String {
+    let mut text = String::with_capacity(sql.len() + 64);
+    for (at, part) in sql.split('?').enumerate() {
+        if at > 0 {
+            text.push_str(&format!("${at}"));
+        }
+        text.push_str(part);
+    }
+    text
+}

@@ -1,0 +1,115 @@
+//! Tags of jobs: what is declared, what was decided of each job, and by which rules.
+//!
+//! * [`declare`] brings what is declared into the tables: bits, versions of criteria, sets of rules.
+//! * `judge` is all criteria as one query over some jobs; `software` answers what they ask about programs and libraries.
+//! * `due` judges jobs that were just told, `run` the whole collection.
+//!
+//! Which jobs have a tag is a bit of their rows: see `docs/decisions/0022`.
+
+mod declare;
+mod due;
+mod judge;
+mod run;
+mod software;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tags::Tag;
+
+pub use due::Judged;
+pub(crate) use due::{append_due, ids_due, named_due};
+pub(crate) use run::load as load_run;
+pub use run::{PIECE, Run};
+
+/// The columns of a job's bits, 64 in each.
+pub(crate) const TAGS: [&str; 4] = ["tags0", "tags1", "tags2", "tags3"];
+/// The column of the set of rules that decided.
+pub(crate) const RULES: &str = "rules";
+const BITS: u32 = 64 * TAGS.len() as u32;
+
+/// A tag that is declared.
+#[derive(Debug, Clone)]
+pub struct Known {
+    pub tag: Tag,
+    /// Of those that have a criterion.
+    pub rule: Option<Rule>,
+}
+
+/// What decides about a tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    pub bit: u32,
+    /// Which of the criteria that the tag has had.
+    pub version: u32,
+}
+
+/// All tags that are declared, and the set of their rules.
+#[derive(Debug, Clone, Default)]
+pub struct Declared {
+    pub set: u32,
+    pub tags: Vec<Known>,
+    /// Why some could not be declared, in words.
+    pub refused: Vec<String>,
+}
+
+impl Declared {
+    pub fn named(&self, typed: &str) -> Option<&Known> {
+        self.tags.iter().find(|known| known.tag.is_called(typed))
+    }
+
+    /// Those that are decided by a criterion now.
+    pub fn judged(&self) -> impl Iterator<Item = (&Known, Rule)> {
+        let is_available = |known: &&Known| known.tag.available;
+        self.tags.iter().filter(is_available).filter_map(|known| Some((known, known.rule?)))
+    }
+}
+
+/// What is declared now, for all who ask.
+#[derive(Debug, Default)]
+pub(crate) struct Shared(RwLock<Arc<Declared>>);
+
+impl Shared {
+    pub fn get(&self) -> Arc<Declared> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn put(&self, declared: Declared) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(declared);
+    }
+}
+
+/// The bits of one job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Bits(pub [u64; TAGS.len()]);
+
+impl Bits {
+    pub fn has(self, bit: u32) -> bool {
+        self.0[(bit / 64) as usize] & (1 << (bit % 64)) != 0
+    }
+
+    pub(crate) fn of(bits: impl IntoIterator<Item = u32>) -> Bits {
+        let mut all = Bits::default();
+        for bit in bits {
+            all.0[(bit / 64) as usize] |= 1 << (bit % 64);
+        }
+        all
+    }
+
+    /// The columns in which there are some of them.
+    pub(crate) fn words(self) -> impl Iterator<Item = (&'static str, u64)> {
+        TAGS.into_iter().zip(self.0).filter(|(_, word)| *word != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_lie_in_words() {
+        let bits = Bits::of([0, 63, 64, 255]);
+        assert_eq!(bits.0, [1 << 63 | 1, 1, 0, 1 << 63]);
+        assert_eq!((bits.has(63), bits.has(62), bits.has(255)), (true, false, true));
+        assert_eq!(bits.words().map(|(name, _)| name).collect::<Vec<_>>(), ["tags0", "tags1", "tags3"]);
+    }
+}

@@ -1,0 +1,91 @@
+//! What criteria ask about programs and libraries, answered for many jobs at once: asked of one job at a time, each question would go
+//! through all processes.
+
+use std::collections::BTreeMap;
+
+use condition::{Condition, Question, like};
+use duckdb::types::Value as Sql;
+use duckdb::{Connection, params};
+
+use super::judge::{Jobs, Time};
+use crate::StoreError;
+use crate::query::jobs::OF_JOB;
+
+/// The questions of all criteria, each once.
+pub(super) struct Answers {
+    questions: BTreeMap<String, Question>,
+}
+
+/// SQL with the values of its `?`.
+pub(super) struct Answered {
+    pub text: String,
+    pub values: Vec<Sql>,
+}
+
+/// Whether any program was seen in this time.
+pub(super) fn is_seen(connection: &Connection, time: Time) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM process WHERE start_ns <= ? AND (end_ns >= ? OR end_ns IS NULL) AND job IS NOT NULL)";
+    Ok(connection.query_row(sql, params![time.until_ns, time.from_ns], |row| row.get(0))?)
+}
+
+impl Answers {
+    pub fn of<'a>(criteria: impl Iterator<Item = &'a Condition>) -> Answers {
+        let questions = criteria.flat_map(Condition::questions);
+        Answers { questions: questions.map(|question| (question.text.clone(), question)).collect() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.questions.is_empty()
+    }
+
+    /// The column that has the answer.
+    pub fn column(&self, question: &str) -> Option<String> {
+        self.questions.keys().position(|text| text == question).map(|at| format!("w.q{at}"))
+    }
+
+    /// `place` of each job of which a program was seen, and a column for each question.
+    pub fn sql(&self, jobs: &Jobs, time: Time) -> Answered {
+        let Time { from_ns, until_ns } = time;
+        let (mut fits, mut columns) = (Vec::new(), Vec::new());
+        let (mut of_lists, mut of_programs) = (Vec::new(), Vec::new());
+        for (at, question) in self.questions.values().enumerate() {
+            if question.predicate == "runs" {
+                let fit = fit("parse_filename(s.exe)", "s.exe", question, &mut of_programs);
+                columns.push(format!("coalesce(bool_or({fit}), false) AS q{at}"));
+            } else {
+                let fit = fit("o.name", "o.path", question, &mut of_lists);
+                fits.push(format!("bool_or({fit}) AS u{at}"));
+                columns.push(format!("coalesce(bool_or(a.u{at} OR b.u{at}), false) AS q{at}"));
+            }
+        }
+        if fits.is_empty() {
+            fits.push("true AS u".into());
+        }
+        let text = format!(
+            "WITH s AS MATERIALIZED (SELECT DISTINCT c.rowid AS place, q.exe, q.objects, q.late_objects \
+               FROM accounting c JOIN (SELECT * FROM process WHERE start_ns <= {until_ns} AND (end_ns >= {from_ns} OR end_ns IS NULL)) q \
+               ON {OF_JOB} WHERE {}), \
+             f AS MATERIALIZED (SELECT l.list, {} FROM object_list l JOIN object o ON o.id = l.object \
+               WHERE l.list IN (SELECT objects FROM s UNION SELECT late_objects FROM s) GROUP BY l.list) \
+             SELECT s.place, {} FROM s LEFT JOIN f a ON a.list = s.objects LEFT JOIN f b ON b.list = s.late_objects GROUP BY s.place",
+            jobs.condition,
+            fits.join(", "),
+            columns.join(", ")
+        );
+        of_lists.extend(of_programs);
+        Answered { text, values: of_lists }
+    }
+}
+
+/// By name, or by path as well if there is a `/` in the pattern.
+fn fit(name: &str, path: &str, question: &Question, values: &mut Vec<Sql>) -> String {
+    let pattern = Sql::Text(like::of_glob(&question.pattern));
+    let by = |what: &str| format!("{what} LIKE CAST(? AS VARCHAR) ESCAPE '\\'");
+    values.push(pattern.clone());
+    if question.pattern.contains('/') {
+        values.push(pattern);
+        format!("({} OR {})", by(name), by(path))
+    } else {
+        by(name)
+    }
+}
