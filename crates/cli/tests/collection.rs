@@ -4,11 +4,13 @@ mod common;
 #[path = "common/server.rs"]
 #[allow(dead_code, reason = "only the server is used here")]
 mod server;
+#[path = "common/shared.rs"]
+mod shared;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 
 use common::{Row, new_dir, parse, wait_until};
@@ -18,18 +20,6 @@ use server::Server;
 
 const XDMOD: &str = "jobid,jobidraw,cluster,partition,qos,account,group,gid,user,uid,submit,eligible,start,end,elapsed,exitcode,\
     state,nnodes,ncpus,reqcpus,reqmem,reqtres,alloctres,timelimit,nodelist,jobname";
-
-/// Data of real centres: beside the workspace, or where `JOBGLASS_SHARED` says. Never part of the project.
-fn shared(test: &str, what: &str) -> Option<PathBuf> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared");
-    let shared = std::env::var_os("JOBGLASS_SHARED").unwrap_or(beside.into());
-    let data = PathBuf::from(shared).join("data").join(what);
-    if !data.exists() {
-        eprintln!("SKIPPED {test}: {} is not there", data.display());
-        return None;
-    }
-    Some(data)
-}
 
 fn start(dir: &Path) -> Server {
     let server = Server::start(dir.to_owned(), None);
@@ -79,7 +69,7 @@ fn figures(rows: &[Row]) -> BTreeMap<&'static str, f64> {
 
 #[test]
 fn a_real_log_gives_the_figures_of_xdmod_however_often_it_is_imported() {
-    let Some(data) = shared("a_real_log_gives_the_figures_of_xdmod", "slurm-xdmod") else { return };
+    let Some(data) = shared::data("a_real_log_gives_the_figures_of_xdmod", "slurm-xdmod") else { return };
     let dir = new_dir();
     let server = start(dir.path());
     let log = data.join("phillips.log");
@@ -211,7 +201,7 @@ fn wait_for_characteristics(server: &Server) {
 
 #[test]
 fn clustercockpit_comes_and_goes() {
-    let Some(data) = shared("clustercockpit_comes_and_goes", "clustercockpit") else { return };
+    let Some(data) = shared::data("clustercockpit_comes_and_goes", "clustercockpit") else { return };
     let dir = new_dir();
     let server = start(dir.path());
     let (archive, database) = (data.join("archive"), data.join("job.db"));

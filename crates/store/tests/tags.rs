@@ -269,7 +269,18 @@ const CASES: &[Case] = &[
         "",
         &[("is_high_priority_partition=true", T), ("is_high_priority_partition=false", F), ("", None)],
     ),
-    ("job_accel GPU", "", &[("gpu_max=0", F), ("gpu_max=0.01", T), ("", None)]),
+    (
+        "job_accel GPU",
+        "",
+        &[
+            ("gpu_max=0; gpu_avg=0", F),
+            ("gpu_max=0.01; gpu_avg=0.001", T),
+            // Of some only the average is known.
+            ("gpu_avg=0.01", T),
+            ("gpu_avg=0", None),
+            ("", None),
+        ],
+    ),
     (
         "job_accel GPU UNUSED",
         "partition_has_gpus=true",
@@ -277,7 +288,10 @@ const CASES: &[Case] = &[
             ("gpu_max=0", T),
             ("gpu_max=0.01", F),
             ("", None),
-            ("gpu_max=0; partition_has_gpus=false", F),
+            ("gpu_avg=0", T),
+            ("gpu_avg=0.01", F),
+            ("gpu_max=0; partition_has_gpus=false; gpus=0", F),
+            ("gpu_max=0; partition_has_gpus=?; gpus=1", T),
             ("gpu_max=0; partition_has_gpus=?", None),
         ],
     ),

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use condition::{Catalogue, Column, Type, Unit};
 use record::metric::{Kind, Metric, Of, Unit as Counted};
 
+use super::elsewhere::or_elsewhere;
 use super::software;
 use crate::job_rows::{CHARACTERISTICS, last_name, metrics, shares};
 
@@ -341,7 +342,7 @@ fn used() -> Vec<JobColumn> {
         columns.push(share(
             format!("gpu_util_{of}"),
             format!("GPUs in use of those reserved, {word}"),
-            format!("j.gpu_{of} * j.nodes / nullif(c.gpus, 0)"),
+            format!("{} * coalesce(j.nodes, c.nodes) / nullif(c.gpus, 0)", or_elsewhere("gpu", of, &["j"])),
         ));
     }
     columns
@@ -393,7 +394,7 @@ fn judged() -> Vec<JobColumn> {
             "load_avg",
             Type::Number,
             "threads on a node that ran or could run: the job's, else the node's load",
-            "coalesce(j.job_load_avg, coalesce(j.node_load_avg, m.node_load_avg) / 100)",
+            &format!("coalesce(j.job_load_avg, {} / 100)", or_elsewhere("node_load", "avg", &["j", "m"])),
         ),
         new(
             "local_io_total",
@@ -477,8 +478,9 @@ fn of_metric(metric: &'static Metric) -> Vec<JobColumn> {
     let new = |name: &str, (of, label, scale): (Type, &'static str, &str), what: &str| {
         let full = format!("{}_{name}", metric.name);
         let value = match metric.of {
-            Of::Node if CHARACTERISTICS.contains(&name) => format!("coalesce(j.{full}, m.{full})"),
-            _ => format!("j.{full}"),
+            _ if !CHARACTERISTICS.contains(&name) => format!("j.{full}"),
+            Of::Node => or_elsewhere(metric.name, name, &["j", "m"]),
+            _ => or_elsewhere(metric.name, name, &["j"]),
         };
         let column =
             JobColumn::new(&full, of, &format!("{}: {what}", metric.about), &format!("{value}{scale}"));

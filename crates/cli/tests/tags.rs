@@ -1,0 +1,161 @@
+//! Tags by the command: jobs of real centres get them, are found by them, and the answer says why.
+
+mod common;
+#[path = "common/server.rs"]
+#[allow(dead_code, reason = "only the server is used here")]
+mod server;
+#[path = "common/shared.rs"]
+mod shared;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use common::{Row, new_dir, parse, wait_until};
+use server::Server;
+
+/// What the tags of real jobs are counted against.
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tags-of-real-jobs.txt");
+
+fn start(dir: &Path) -> Server {
+    let server = Server::start(dir.to_owned(), None);
+    server.wait_ready();
+    server
+}
+
+fn text(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).into_owned()
+}
+
+fn ask(server: &Server, arguments: &[&str]) -> Output {
+    server.ask(arguments).output().unwrap()
+}
+
+/// Runs a command that must do what it is told.
+fn tell(server: &Server, arguments: &[&str]) -> String {
+    let output = ask(server, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn rows(server: &Server, arguments: &[&str]) -> Vec<Row> {
+    parse(&ask(server, &[arguments, &["--json"]].concat()))
+}
+
+/// Each tag with how many jobs have it, when all jobs have been judged.
+fn counted(server: &Server, jobs: u64) -> Vec<Row> {
+    wait_until(20, "all jobs to be judged", || rows(server, &["tags", "list"])[0]["judged_jobs"] == jobs);
+    rows(server, &["tags", "list"])
+}
+
+#[test]
+fn jobs_of_real_centres_get_plausible_tags() {
+    let test = "jobs_of_real_centres_get_plausible_tags";
+    let Some(data) = shared::data(test, "clustercockpit") else { return };
+    let mut found = String::new();
+    let name = |path: &Path| path.to_str().unwrap().to_owned();
+    let log = name(&data.parent().unwrap().join("slurm-xdmod/phillips.log"));
+    let (archive, database) = (name(&data.join("archive")), name(&data.join("job.db")));
+    for (title, imports, jobs) in [
+        ("phillips.log", vec![vec!["slurm", "--xdmod", "--time-zone", "UTC", "--file", &log]], 4285),
+        ("clustercockpit", vec![vec!["clustercockpit", &database], vec!["clustercockpit", &archive]], 545),
+    ] {
+        let dir = new_dir();
+        let server = start(dir.path());
+        for import in imports {
+            tell(&server, &[&["import"], &import[..]].concat());
+        }
+        writeln!(found, "{title}, {jobs} jobs").unwrap();
+        for row in counted(&server, jobs).iter().filter(|row| row["jobs"].as_u64() > Some(0)) {
+            writeln!(found, "{:>6} {}", row["jobs"].as_u64().unwrap_or(0), row["tag"].as_str().unwrap())
+                .unwrap();
+        }
+    }
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(GOLDEN, &found).unwrap();
+    }
+    let expected = text(&fs::read(GOLDEN).unwrap_or_default());
+    assert_eq!(found, expected, "UPDATE_EXPECT=1 writes what is found");
+}
+
+const SACCT: &str = "JobID|JobIDRaw|Cluster|Partition|Account|User|Submit|Eligible|Start|End|Elapsed|State|NNodes|NCPUS|Timelimit|NodeList|JobName
+1|1|tiny|gpu|p1|alice|2026-11-01T10:00:00|2026-11-01T10:00:00|2026-11-01T10:00:00|2026-11-01T11:00:00|01:00:00|COMPLETED|1|8|1-00:00:00|n1|a
+2|2|tiny|cpu|p1|bob|2026-11-02T10:00:00|2026-11-02T10:00:00|2026-11-02T10:00:00|2026-11-02T11:00:00|01:00:00|FAILED|2|8|02:00:00|n[1-2]|b
+3|3|tiny|cpu|p2|alice|2026-11-03T10:00:00|2026-11-03T10:00:00|2026-11-03T10:00:00|2026-11-03T11:00:00|01:00:00|COMPLETED|2|8|02:00:00|n[1-2]|c
+";
+
+fn with_three_jobs(dir: &Path) -> Server {
+    let server = start(dir);
+    let file = dir.join("sacct.txt");
+    fs::write(&file, SACCT).unwrap();
+    tell(&server, &["import", "slurm", "--time-zone", "UTC", "--file", file.to_str().unwrap()]);
+    counted(&server, 3);
+    server
+}
+
+#[test]
+fn jobs_are_found_by_their_tags() {
+    let dir = new_dir();
+    let server = with_three_jobs(dir.path());
+    let found = |arguments: &[&str]| {
+        let all = [&["jobs", "--all-time", "--sort", "job_id"], arguments].concat();
+        rows(&server, &all).iter().map(|row| row["job_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for (arguments, expected) in [
+        (vec!["--all", "job_status COMPLETED"], vec!["1", "3"]),
+        (vec!["--all", "job_status COMPLETED,job_partition CPU"], vec!["3"]),
+        (vec!["--any", "job_partition gpu,job_status FAILED"], vec!["1", "2"]),
+        (vec!["--any", "job_partition gpu,job_status FAILED", "--any", "job_nnodes FEW"], vec!["2"]),
+        (vec!["--none", "job_status COMPLETED"], vec!["2"]),
+        (vec!["--all", "JOB_NODES_few", "--user", "alice"], vec!["3"]),
+        (vec!["--all", "job_time_limit TOO LONG", "--where", "elapsed > 1m"], vec!["1"]),
+        (vec!["--search", "idle-gpus"], vec![]),
+    ] {
+        assert_eq!(found(&arguments), expected, "{arguments:?}");
+    }
+    assert_eq!(tell(&server, &["jobs", "--all-time", "--count", "--none", "job_partition gpu"]).trim(), "2");
+    let by_user = rows(&server, &["tags", "count", "--by", "user", "--tag", "job_status COMPLETED"]);
+    let of = |row: &Row| (row["user"].as_str().unwrap().to_owned(), row["jobs"].as_u64().unwrap());
+    assert_eq!(by_user.iter().map(of).collect::<Vec<_>>(), [("alice".to_owned(), 2)]);
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused_in_words() {
+    let dir = new_dir();
+    let server = with_three_jobs(dir.path());
+    for (arguments, said) in [
+        (vec!["jobs", "--all", "job_statuss COMPLETED"], "there is no tag `job_statuss COMPLETED`"),
+        (vec!["jobs", "--all", "job_bug DEADLOCK"], "`job_bug DEADLOCK` is set by people"),
+        (vec!["jobs", "--search", "idle"], "there is no search `idle`, but idle-gpus, idle-disks"),
+        (vec!["tags", "count", "--by", "moon"], "tags cannot be counted by `moon`"),
+        (vec!["tags", "explain", "1", "--tag", "x"], "there is no tag `x`"),
+        (vec!["tags", "try", "gpus >"], "gpus >"),
+        (vec!["tags", "try", "nodes > 1; drop table job"], "tags"),
+        (vec!["tags", "try", "read_csv('/etc/passwd') is known"], "no function `read_csv`"),
+    ] {
+        let output = ask(&server, &arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let error = text(&output.stderr);
+        assert!(error.contains(said) || said == "tags" && error.contains(';'), "{arguments:?}: {error}");
+    }
+    let unknown = ask(&server, &["tags", "explain", "99"]);
+    assert_eq!(unknown.status.code(), Some(1), "{}", text(&unknown.stderr));
+}
+
+#[test]
+fn the_answer_says_why() {
+    let dir = new_dir();
+    let server = with_three_jobs(dir.path());
+    let why = tell(&server, &["tags", "explain", "1"]);
+    assert!(why.contains("+ job_time_limit TOO LONG  (rule, version 1)"), "{why}");
+    assert!(why.contains("It ran for 1 h, with a limit of 1 d."), "{why}");
+    assert!(why.contains("! elapsed < 10% * time_limit: true   (elapsed is 3600 s; time_limit is 86400 s; 5040s from the bound)"), "{why}");
+    let why_not = tell(&server, &["tags", "explain", "1", "--tag", "avg_la low"]);
+    assert!(why_not.contains("- avg_LA LOW") && why_not.contains("load_avg is unknown"), "{why_not}");
+    let tried = tell(&server, &["tags", "try", "nodes > 1", "--than", "job_status COMPLETED"]);
+    assert!(tried.contains("finds 2 jobs with 16.0 core hours, of 2 users in 1 partitions"), "{tried}");
+    assert!(tried.contains("1 jobs more, 1 fewer, 1 the same"), "{tried}");
+    let run = tell(&server, &["tags", "run"]);
+    assert!(run.starts_with("3 of 3 jobs judged by set"), "{run}");
+}
