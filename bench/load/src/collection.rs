@@ -47,12 +47,30 @@ const FIELDS: &str = "JobID|JobIDRaw|Cluster|Partition|QOS|Account|Group|GID|Use
 
 pub fn measure(arguments: &Arguments) -> Result<()> {
     let dir = tempfile::tempdir()?;
-    let data = arguments.data.clone().unwrap_or_else(|| dir.path().join("data"));
-    let is_there = data.join(store::FILE).exists();
-    let import = is_there || make(dir.path(), &data, arguments)?;
+    let (data, import) = made(dir.path(), arguments)?;
     let list = list(&data, arguments)?;
     ensure!(import && list, "a target was missed");
     Ok(())
+}
+
+impl Arguments {
+    /// How often each question is asked.
+    pub fn times(&self) -> usize {
+        self.times
+    }
+}
+
+/// Where the store is that is asked.
+pub fn data(dir: &Path, arguments: &Arguments) -> Result<PathBuf> {
+    Ok(made(dir, arguments)?.0)
+}
+
+/// The same, and whether making it was fast enough.
+fn made(dir: &Path, arguments: &Arguments) -> Result<(PathBuf, bool)> {
+    let data = arguments.data.clone().unwrap_or_else(|| dir.join("data"));
+    let is_there = data.join(store::FILE).exists();
+    let is_fast = is_there || make(dir, &data, arguments)?;
+    Ok((data, is_fast))
 }
 
 /// The store that is asked; whether making it was fast enough.
@@ -265,7 +283,7 @@ fn list(data: &Path, arguments: &Arguments) -> Result<bool> {
 }
 
 /// What the list shows of a job, for the bare queries.
-const SHOWN: &str = "cluster, job, shown, \"user\", project, partition, qos, state, submit_ns, start_ns, end_ns, nodes, node_list, \
+pub const SHOWN: &str = "cluster, job, shown, \"user\", project, partition, qos, state, submit_ns, start_ns, end_ns, nodes, node_list, \
     cores, gpus, memory, elapsed_ns / 1e9, (start_ns - submit_ns) / 1e9, limit_ns / 1e9, elapsed_ns * cores / 3.6e12, \
     elapsed_ns * nodes / 3.6e12, elapsed_ns * gpus / 3.6e12, exit_code, signal, name";
 

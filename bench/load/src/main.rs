@@ -11,6 +11,7 @@ mod readings;
 mod running;
 mod series;
 mod server;
+mod tags;
 
 use anyhow::Result;
 use clap::Parser;
@@ -23,6 +24,8 @@ enum Command {
     Answers(answers::Arguments),
     /// Imports lines of sacct and asks the list of jobs: time beside DuckDB's own reader and the bare queries, memory
     Collection(collection::Arguments),
+    /// Judges the whole collection and filters it by tags: time beside a bare scan and the bare queries
+    Tags(tags::Arguments),
     /// Stores readings: bytes per value as they came, put into order and coarse, beside Parquet
     Series(series::Arguments),
     /// Makes the rows of jobs that run: how long the writer is held, beside their readings
@@ -34,6 +37,7 @@ fn main() -> Result<()> {
         Command::Ingest(arguments) => ingest::measure(&arguments),
         Command::Answers(arguments) => answers::measure(&arguments),
         Command::Collection(arguments) => collection::measure(&arguments),
+        Command::Tags(arguments) => tags::measure(&arguments),
         Command::Series(arguments) => series::measure(&arguments),
         Command::Running(arguments) => running::measure(&arguments),
     }

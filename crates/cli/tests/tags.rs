@@ -150,7 +150,7 @@ fn the_answer_says_why() {
     let why = tell(&server, &["tags", "explain", "1"]);
     assert!(why.contains("+ job_time_limit TOO LONG  (rule, version 1)"), "{why}");
     assert!(why.contains("It ran for 1 h, with a limit of 1 d."), "{why}");
-    assert!(why.contains("! elapsed < 10% * time_limit: true   (elapsed is 3600 s; time_limit is 86400 s; 5040s from the bound)"), "{why}");
+    assert!(why.contains("! elapsed < 10% * time_limit: true   (elapsed is 1 h; time_limit is 1 d; 1 h 24 min from the bound)"), "{why}");
     let why_not = tell(&server, &["tags", "explain", "1", "--tag", "avg_la low"]);
     assert!(why_not.contains("- avg_LA LOW") && why_not.contains("load_avg is unknown"), "{why_not}");
     let tried = tell(&server, &["tags", "try", "nodes > 1", "--than", "job_status COMPLETED"]);

@@ -306,7 +306,8 @@ fn why_a_job_has_a_tag_or_not() {
     let limit = &limit["tags"][0];
     assert_eq!(limit["supposition"], "It ran for 1 h, with a limit of 1 d.");
     assert_eq!(limit["steps"][2]["text"], "elapsed < 10% * time_limit");
-    assert_eq!(limit["steps"][2]["margin"], "5040s");
+    assert_eq!(limit["steps"][2]["margin"], "1 h 24 min");
+    assert_eq!(limit["steps"][2]["values"][1]["shown"], "1 d");
     let load = explain("avg_LA LOW", true)["tags"][0].clone();
     assert_eq!((&load["has"], &load["holds_now"]), (&false.into(), &serde_json::Value::Null));
     assert_eq!(load["steps"][0]["values"][0]["value"], serde_json::Value::Null);

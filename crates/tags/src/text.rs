@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use condition::{Catalogue, Column, Type, Value};
+use condition::{Catalogue, Column, Type, Unit, Value};
 
 /// A text that makes sense.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -67,11 +67,16 @@ pub fn shown(column: &Column, value: &Value) -> String {
             other => other.to_string(),
         };
     };
-    match column.of {
-        Type::Duration => duration(number * column.unit.in_base()),
-        Type::Bytes => scaled(number * column.unit.in_base(), "B"),
-        Type::Rate => scaled(number * column.unit.in_base(), "B/s"),
-        _ => format!("{}{}{}", rounded(*number), spaced(column.unit.symbol()), column.unit.symbol()),
+    amount(column.of, column.unit, *number)
+}
+
+/// So many of a unit as people read it.
+pub fn amount(of: Type, unit: Unit, number: f64) -> String {
+    match of {
+        Type::Duration => duration(number * unit.in_base()),
+        Type::Bytes => scaled(number * unit.in_base(), "B"),
+        Type::Rate => scaled(number * unit.in_base(), "B/s"),
+        _ => format!("{}{}{}", rounded(number), spaced(unit.symbol()), unit.symbol()),
     }
 }
 
@@ -122,7 +127,6 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use condition::Unit;
 
     fn catalogue() -> Catalogue {
         let column = |name, of| Column::new(name, of, "", name);

@@ -146,31 +146,11 @@ fn step_line(step: &Value) -> String {
         .as_array()
         .into_iter()
         .flatten()
-        .map(|seen| match &seen["value"] {
-            Value::Null => format!("{} is unknown", text(&seen["column"])),
-            value => {
-                format!("{} is {}{}", text(&seen["column"]), number(value), text_or_nothing(&seen["unit"]))
-            }
-        })
+        .map(|seen| format!("{} is {}", text(&seen["column"]), text(&seen["shown"])))
         .collect();
     said.extend(step["margin"].as_str().map(|margin| format!("{margin} from the bound")));
     let said = if said.is_empty() { String::new() } else { format!("   ({})", said.join("; ")) };
     format!("{mark} {}: {holds}{said}", text(&step["text"]))
-}
-
-/// With few digits.
-fn number(value: &Value) -> String {
-    match value.as_f64() {
-        Some(number) if value.is_f64() => {
-            let text = format!("{number:.4}");
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
-        }
-        _ => text(value),
-    }
-}
-
-fn text_or_nothing(value: &Value) -> String {
-    value.as_str().filter(|unit| !unit.is_empty()).map_or(String::new(), |unit| format!(" {unit}"))
 }
 
 #[expect(clippy::print_stdout, reason = "the answer")]

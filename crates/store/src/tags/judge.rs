@@ -97,6 +97,22 @@ fn query(connection: &Connection, declared: &Declared, jobs: &Jobs, time: Time) 
     Ok(Query { text, values })
 }
 
+/// The same criteria as one bare query that only counts, beside which a run is measured.
+pub fn counting(declared: &Declared) -> (String, Vec<Sql>) {
+    let mut which = Which::default();
+    let (mut counts, mut values) = (Vec::new(), Vec::new());
+    for criterion in declared.judged().filter_map(|(known, _)| known.tag.criterion.as_ref()) {
+        let criterion = criterion.answered(|_| Some("NULL".to_owned()));
+        let sql = criterion.sql();
+        counts.push(format!("count(*) FILTER ({})", sql.text));
+        values.extend(sql.values.into_iter().map(bound));
+        which.conditions.push(criterion);
+    }
+    let beside = which.beside(std::iter::empty());
+    let text = format!("SELECT {} FROM accounting c {beside} WHERE {BEGUN}", counts.join(", "));
+    (plain(&text), values)
+}
+
 /// What was measured is looked for only in the time of these jobs: of a collection of years that is a part of the table.
 fn in_time(beside: &str, time: Time) -> String {
     let Time { from_ns, until_ns } = time;

@@ -3,9 +3,14 @@
 
 use condition::Predicate;
 
+use super::same_cluster;
+
 /// The programs of a job, in its time: a number that is given again is another job's.
-pub(crate) const OF_JOB: &str = "q.job = c.job AND (q.cluster = c.cluster OR q.cluster IS NULL OR c.cluster IS NULL) \
-    AND q.start_ns <= coalesce(c.end_ns, 9223372036854775807) AND coalesce(q.end_ns, q.start_ns) >= c.start_ns - 60000000000";
+pub(crate) const OF_JOB: &str = concat!(
+    "q.job = c.job AND ",
+    same_cluster!("q"),
+    " AND q.start_ns <= coalesce(c.end_ns, 9223372036854775807) AND coalesce(q.end_ns, q.start_ns) >= c.start_ns - 60000000000"
+);
 
 /// The pattern, which is needed more than once.
 const PATTERN: &str = "(SELECT CAST(? AS VARCHAR) AS pattern) w";

@@ -204,12 +204,13 @@ fn steps(explanation: &Explanation) -> Value {
             .iter()
             .map(|seen| {
                 let unit = seen.column.unit.symbol();
-                json!({"column": seen.column.name, "value": plain_value(&seen.value), "unit": unit})
+                let shown = tags::text::shown(&seen.column, &seen.value);
+                json!({"column": seen.column.name, "value": plain_value(&seen.value), "unit": unit, "shown": shown})
             })
             .collect();
         json!({
             "text": step.text, "holds": step.holds, "values": seen, "decides": step.decides,
-            "margin": step.margin.map(|margin| margin.to_string()),
+            "margin": step.margin.map(|margin| tags::text::amount(margin.unit.of(), margin.unit, margin.amount)),
         })
     };
     explanation.steps.iter().map(step).collect()
