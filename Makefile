@@ -23,7 +23,7 @@ guest := --manifest-path crates/preload/Cargo.toml --target-dir target/guest
 # Tests and benchmarks run what is shipped, not what a debug build would be.
 shipped := JOBGLASS_BIN=$(CURDIR)/$(bin) JOBGLASS_LIB=$(CURDIR)/$(lib)
 
-.PHONY: help build demo test lint lint-rust lint-shell lint-licences bench collection load answers series running testbed fuzz install uninstall clean
+.PHONY: help build demo test lint lint-rust lint-shell lint-licences bench collection tags load answers series running testbed fuzz install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,10 +78,15 @@ bench: build ## measure what the guest and the agent cost, and imports and lists
 	$(shipped) bench/run
 	bench/sample
 	$(load) collection
+	$(load) tags
 
 collection: build ## only the last of these: a million lines of sacct, ten million jobs
 	scripts/need bench
 	$(load) collection
+
+tags: build ## only tags: all rules over ten million jobs, lists filtered by tags, beside bare DuckDB
+	scripts/need bench
+	$(load) tags
 
 load: build ## measure what the server bears: 3,000 agents, beside DuckDB's appender
 	$(load) ingest

@@ -181,6 +181,8 @@ fn run(data: &Path) -> Result<f64> {
 
 /// Three tags and two ranges.
 fn filters(data: &Path, dir: &Path, arguments: &Arguments) -> Result<Vec<(String, f64, f64)>> {
+    // What is in the log only would not be in the copy.
+    connect(data)?.execute_batch("CHECKPOINT")?;
     let copied = tempfile::tempdir_in(dir)?;
     std::fs::copy(data.join(store::FILE), copied.path().join(store::FILE))?;
     let bare = connect(copied.path())?;

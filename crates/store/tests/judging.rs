@@ -26,7 +26,7 @@ fn job(number: u64, partition: &str, submit: u64) -> Accounting {
         cluster: Some("tiny".into()),
         job: Some(number.to_string()),
         shown: number.to_string(),
-        user: Some(if number % 2 == 0 { "alice" } else { "bob" }.into()),
+        user: Some(if number.is_multiple_of(2) { "alice" } else { "bob" }.into()),
         partition: Some(partition.into()),
         node_list: Some("n[1-2]".into()),
         submit: Some(submit),

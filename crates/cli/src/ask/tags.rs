@@ -227,7 +227,7 @@ fn wait(server: &Server, jobs: u64) -> Result<()> {
             bar.finish_and_clear();
             return Ok(());
         }
-        std::thread::sleep(LOOK);
+        std::thread::park_timeout(LOOK);
     }
 }
 

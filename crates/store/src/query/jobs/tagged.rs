@@ -25,7 +25,7 @@ impl Tagged {
             if each.is_empty() { "false".to_owned() } else { format!("({})", each.join(" OR ")) }
         });
         let none = Bits::of(self.none.iter().copied()).words();
-        let none = none.map(|(word, mask)| format!("coalesce(c.{word} & {mask}::UBIGINT = 0, true)"));
+        let none = none.map(|(word, mask)| format!("(c.{word} & {mask}::UBIGINT = 0 OR c.{word} IS NULL)"));
         all.chain(any).chain(none).collect::<Vec<_>>().into_iter()
     }
 }
@@ -49,7 +49,7 @@ mod tests {
                 "c.tags1 & 1::UBIGINT = 1::UBIGINT",
                 "(c.tags0 & 9223372036854775812::UBIGINT <> 0)",
                 "false",
-                "coalesce(c.tags2 & 4::UBIGINT = 0, true)",
+                "(c.tags2 & 4::UBIGINT = 0 OR c.tags2 IS NULL)",
             ]
         );
         assert_eq!(Tagged::default().conditions().count(), 0);
