@@ -40,7 +40,7 @@ pub async fn account(
 fn keep(app: &App, body: &[u8]) -> Result<Accounted, ApiError> {
     let accounts = Accounts::of(&decode(body)?)?;
     app.committer.check_disk()?;
-    Ok(app.committer.perform(move |writer| writer.account(&accounts))??)
+    Ok(app.committer.take(move |writer| writer.account(&accounts))??)
 }
 
 fn decode(body: &[u8]) -> Result<Vec<Accounting>, ApiError> {

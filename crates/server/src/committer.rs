@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use store::{Applied, Prepared, StoreError, Writer};
@@ -53,6 +53,20 @@ pub struct Committer {
     queue: mpsc::Sender<Work>,
     is_broken: Arc<AtomicBool>,
     room: Arc<Room>,
+    brought: Arc<Brought>,
+}
+
+/// When somebody brought something last: whatever can wait leaves them the writer.
+struct Brought {
+    since: Instant,
+    /// Milliseconds since then.
+    last: AtomicU64,
+}
+
+impl Brought {
+    fn now(&self) -> u64 {
+        self.since.elapsed().as_millis() as u64
+    }
 }
 
 /// How much must be free where.
@@ -89,11 +103,13 @@ impl Committer {
         let room = Arc::new(Room { dir: dir.to_owned(), least_mb });
         let loop_ = Loop { writer, room: room.clone(), metrics, is_broken: is_broken.clone() };
         let thread = thread::Builder::new().name("committer".into()).spawn(move || loop_.run(work))?;
-        Ok((Committer { queue: queue.clone(), is_broken, room }, Committing { thread, queue }))
+        let brought = Arc::new(Brought { since: Instant::now(), last: AtomicU64::new(0) });
+        Ok((Committer { queue: queue.clone(), is_broken, room, brought }, Committing { thread, queue }))
     }
 
     /// Stores a batch; returns when it is durable.
     pub async fn store(&self, prepared: Prepared) -> Result<Applied, NotStored> {
+        self.brought.last.store(self.brought.now(), Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         let work = Work::Store(Box::new(Submission { prepared, answer }));
         self.queue.try_send(work).map_err(|error| match error {
@@ -112,6 +128,22 @@ impl Committer {
         let task = Work::Task(Box::new(move |writer| drop(answer.send(task(writer)))));
         self.queue.blocking_send(task).map_err(|_| NotStored::Stopping)?;
         answered.recv().map_err(|_| NotStored::Stopping)
+    }
+
+    /// The same for somebody who brings something.
+    pub fn take<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&mut Writer) -> T + Send + 'static,
+    ) -> Result<T, NotStored> {
+        let taken = self.perform(task);
+        self.brought.last.store(self.brought.now(), Ordering::Relaxed);
+        taken
+    }
+
+    /// Whether somebody has brought something within this time.
+    pub fn is_wanted(&self, within: Duration) -> bool {
+        let last = self.brought.last.load(Ordering::Relaxed);
+        last > 0 && u128::from(self.brought.now().saturating_sub(last)) < within.as_millis()
     }
 
     /// Whether there is room enough to write.

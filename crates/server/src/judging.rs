@@ -3,19 +3,20 @@
 
 use std::time::{Duration, Instant};
 
-use store::tags::{Judged, PIECE};
-use store::{StoreError, Writer};
+use store::tags::PIECE;
 
 use crate::committer::{Committer, NotStored};
 use crate::rounds::Rounds;
 
 /// How often is looked for jobs that are due.
 const EVERY: Duration = Duration::from_secs(1);
-/// Between two pieces at least so much is left to batches.
+/// Between two pieces, while nobody else wants the writer.
 const BETWEEN: Duration = Duration::from_millis(5);
-
-/// Something that only the writer may do.
-type Work = fn(&mut Writer) -> Result<Judged, StoreError>;
+/// Who has brought something within this time is about to bring more. They have the writer for twenty times as long as this takes, and it
+/// takes few jobs at a time, so that an import hardly waits for it.
+const RECENTLY: Duration = Duration::from_secs(1);
+const SHARE: u32 = 20;
+const FEW: u64 = 5_000;
 
 pub fn start(committer: Committer) -> std::io::Result<Rounds> {
     // Whether the last turn left something to do.
@@ -30,11 +31,13 @@ pub fn start(committer: Committer) -> std::io::Result<Rounds> {
 /// Says how long to wait. Not on a disk that is nearly full: it can be done later.
 fn turn(committer: &Committer, is_running: &mut bool) -> Result<Duration, NotStored> {
     committer.check_disk()?;
-    let began = Instant::now();
-    let steps: [Work; 2] = [Writer::judge_due, |writer| writer.judge_piece(PIECE)];
+    let (began, is_wanted) = (Instant::now(), committer.is_wanted(RECENTLY));
+    let most = if is_wanted { FEW } else { PIECE };
+    let due = committer.perform(move |writer| writer.judge_due(most))?;
+    let piece = committer.perform(move |writer| writer.judge_piece(most))?;
     let mut is_last = true;
-    for step in steps {
-        match committer.perform(step)? {
+    for judged in [due, piece] {
+        match judged {
             Ok(judged) => is_last &= judged.is_last,
             Err(error) => tracing::error!(%error, "cannot judge jobs"),
         }
@@ -47,6 +50,9 @@ fn turn(committer: &Committer, is_running: &mut bool) -> Result<Duration, NotSto
         tracing::debug!(%error, "no checkpoint now");
     }
     *is_running = !is_last;
-    // As much time is left to others as this took, while somebody waits for them: `perform` stands in their line.
-    Ok(if is_last { EVERY } else { BETWEEN.max(began.elapsed() / 10) })
+    Ok(match (is_last, is_wanted) {
+        (true, _) => EVERY,
+        (false, true) => EVERY.max(SHARE * began.elapsed()),
+        (false, false) => BETWEEN,
+    })
 }

@@ -56,5 +56,5 @@ fn keep(app: &App, body: &[u8]) -> Result<Measured, ApiError> {
     }
     app.committer.check_disk()?;
     let now = nanos(Timestamp::now());
-    Ok(app.committer.perform(move |writer| writer.measure(&measures, now))??)
+    Ok(app.committer.take(move |writer| writer.measure(&measures, now))??)
 }

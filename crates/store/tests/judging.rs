@@ -43,7 +43,7 @@ fn job(number: u64, partition: &str, submit: u64) -> Accounting {
 
 fn tell(writer: &mut Writer, jobs: &[Accounting]) {
     writer.account(&Accounts::of(jobs).unwrap()).unwrap();
-    while !writer.judge_due().unwrap().is_last {}
+    while !writer.judge_due(PIECE).unwrap().is_last {}
 }
 
 fn tell_site(writer: &mut Writer) {

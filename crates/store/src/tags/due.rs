@@ -6,9 +6,6 @@ use super::judge::{Jobs, judge};
 use crate::StoreError;
 use crate::write::Writer;
 
-/// How many are judged together while others wait for the writer.
-const TOGETHER: u64 = 50_000;
-
 /// What was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Judged {
@@ -54,15 +51,15 @@ pub(crate) fn ids_due(connection: &Connection, ids: &[String]) -> Result<(), Sto
 }
 
 impl Writer {
-    /// Judges jobs that are due, some of them.
-    pub fn judge_due(&mut self) -> Result<Judged, StoreError> {
+    /// Judges jobs that are due, so many at most.
+    pub fn judge_due(&mut self, most: u64) -> Result<Judged, StoreError> {
         let declared = self.tags.get();
         self.connection.execute_batch(
             "CREATE TEMP TABLE IF NOT EXISTS judge_now (id UBIGINT, submit_ns BIGINT); DELETE FROM judge_now;",
         )?;
         let transaction = self.connection.transaction()?;
         let last: Option<i64> = transaction.query_row(
-            &format!("SELECT max(rowid) FROM (SELECT rowid FROM tag_due ORDER BY rowid LIMIT {TOGETHER})"),
+            &format!("SELECT max(rowid) FROM (SELECT rowid FROM tag_due ORDER BY rowid LIMIT {most})"),
             [],
             |row| row.get(0),
         )?;
