@@ -56,7 +56,7 @@ pub struct Committer {
     brought: Arc<Brought>,
 }
 
-/// When somebody brought something last: whatever can wait leaves them the writer.
+/// When an importer brought something last: whatever can wait leaves it the writer. Agents do not count: they bring little, and always.
 struct Brought {
     since: Instant,
     /// Milliseconds since then.
@@ -109,7 +109,6 @@ impl Committer {
 
     /// Stores a batch; returns when it is durable.
     pub async fn store(&self, prepared: Prepared) -> Result<Applied, NotStored> {
-        self.brought.last.store(self.brought.now(), Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         let work = Work::Store(Box::new(Submission { prepared, answer }));
         self.queue.try_send(work).map_err(|error| match error {
@@ -130,7 +129,7 @@ impl Committer {
         answered.recv().map_err(|_| NotStored::Stopping)
     }
 
-    /// The same for somebody who brings something.
+    /// The same for an importer.
     pub fn take<T: Send + 'static>(
         &self,
         task: impl FnOnce(&mut Writer) -> T + Send + 'static,
@@ -140,7 +139,7 @@ impl Committer {
         taken
     }
 
-    /// Whether somebody has brought something within this time.
+    /// Whether an importer has brought something within this time.
     pub fn is_wanted(&self, within: Duration) -> bool {
         let last = self.brought.last.load(Ordering::Relaxed);
         last > 0 && u128::from(self.brought.now().saturating_sub(last)) < within.as_millis()

@@ -12,10 +12,10 @@ use crate::rounds::Rounds;
 const EVERY: Duration = Duration::from_secs(1);
 /// Between two pieces, while nobody else wants the writer.
 const BETWEEN: Duration = Duration::from_millis(5);
-/// Who has brought something within this time is about to bring more. They have the writer for twenty times as long as this takes, and it
-/// takes few jobs at a time, so that an import hardly waits for it.
+/// An importer that has brought something within this time is about to bring more. It has the writer for fifty times as long as this takes, and
+/// what is due is taken a few jobs at a time, so that it hardly waits.
 const RECENTLY: Duration = Duration::from_secs(1);
-const SHARE: u32 = 20;
+const SHARE: u32 = 50;
 const FEW: u64 = 5_000;
 
 pub fn start(committer: Committer) -> std::io::Result<Rounds> {
@@ -34,7 +34,7 @@ fn turn(committer: &Committer, is_running: &mut bool) -> Result<Duration, NotSto
     let (began, is_wanted) = (Instant::now(), committer.is_wanted(RECENTLY));
     let most = if is_wanted { FEW } else { PIECE };
     let due = committer.perform(move |writer| writer.judge_due(most))?;
-    let piece = committer.perform(move |writer| writer.judge_piece(most))?;
+    let piece = committer.perform(|writer| writer.judge_piece(PIECE))?;
     let mut is_last = true;
     for judged in [due, piece] {
         match judged {
