@@ -18,9 +18,10 @@ use cluster::Cluster;
 use common::{is_root, new_dir, program, wait_until};
 use watched::Watched;
 
-/// What Slurm does not tell of the testbed's partitions.
+/// What Slurm does not tell of the testbed's partitions. In a job of seconds, what its shell reads when it starts is much.
 const SITE: &str = "[[partition]]\nname = 'gpu'\nhas_gpus = true\n[[partition]]\nname = 'hdd'\nhas_local_disk = true\n\
-    [[partition]]\nname = 'test'\nis_test = true\n";
+    [[partition]]\nname = 'test'\nis_test = true\n\
+    [tags.'job_disks TOO LOW'.parameters]\nlittle = '10MB/s'\n";
 
 /// A server, and an agent on a node with two GPUs that nobody uses: a library of our own that has the real names and layouts.
 fn start() -> Watched {
@@ -79,8 +80,14 @@ fn searches_find_the_jobs_that_waste() {
     };
     for (search, job) in [("idle-gpus", &idle_gpu), ("idle-disks", &idle_disk), ("single-process", &single)] {
         let mut last = Vec::new();
-        wait_until(20, &format!("{search} to find job {job}"), || {
+        let what = format!("{search} to find job {job}");
+        let mut looks = 0;
+        wait_until(20, &what, || {
             last = found(&watched, search);
+            looks += 1;
+            if looks == 100 {
+                eprintln!("not yet: {what}\n{}", explain(job));
+            }
             last.contains(job)
         });
         assert!(
