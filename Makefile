@@ -44,7 +44,7 @@ demo: build ## see it at work: a server, an agent, a few programs, and what is k
 
 test: build ## run all tests, also those with the kernel and with Slurm (root)
 	scripts/need test
-	$(shipped) cargo test --workspace --locked -- --show-output
+	$(shipped) scripts/test --locked
 
 lint: lint-rust lint-shell lint-licences ## check formatting, Rust and shell lints, licences
 
@@ -54,7 +54,7 @@ lint-rust:
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path crates/preload/Cargo.toml
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
-	cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
+	cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir target
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy --release --locked $(guest) -- -D warnings
 

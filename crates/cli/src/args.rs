@@ -66,6 +66,7 @@ pub enum Command {
         command: ExportCommand,
     },
     Login(LoginArgs),
+    Whoami(WhoamiArgs),
     Agent(AgentArgs),
     Run(RunArgs),
     Doctor(DoctorArgs),
@@ -526,18 +527,33 @@ pub struct EnvCheckArgs {
 
 /// Keep server and token for later commands
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
-  jobglass login https://jobglass.example:8765 --token-file admin.token")]
+#[command(after_help = "Examples:
+  jobglass login https://jobglass.example:8765 --token-file my.token
+  jobglass login http://127.0.0.1:8765 --socket /run/jobglass/login.sock")]
+#[command(group = clap::ArgGroup::new("from").required(true))]
 pub struct LoginArgs {
     /// The server
     #[arg(value_name = "URL")]
     pub url: String,
     /// File with the token
-    #[arg(long, value_name = "FILE")]
-    pub token_file: PathBuf,
+    #[arg(long, value_name = "FILE", group = "from")]
+    pub token_file: Option<PathBuf>,
+    /// On the server's own machine: its socket, which knows who you are, and makes a token for you
+    #[arg(long, value_name = "FILE", group = "from")]
+    pub socket: Option<PathBuf>,
     /// Certificates that vouch for the server (PEM) [default: Mozilla's list]
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
+}
+
+/// Show who you are to the server: user, role, and whose jobs you see
+#[derive(Debug, clap::Args)]
+pub struct WhoamiArgs {
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 /// Run the node agent: record every program of this node

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Command::Import { command } => import_command::run(&command),
         Command::Export { command } => import_command::export(&command),
         Command::Login(args) => ask::login(&args),
+        Command::Whoami(args) => ask::whoami(&args),
         Command::Agent(args) => agent_command::run(args),
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -8,6 +8,7 @@ use record::metric::{self, Metric};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::overrides::{OfNodes, OfPartition, Overrides, each_once};
+use crate::people::{OfProject, People};
 use crate::threshold::Threshold;
 
 /// The file that is shipped, in the form of a site's own.
@@ -32,6 +33,9 @@ pub struct Site {
     /// What it says of tags, and those of its own.
     pub tags: tags::Site,
     pub own_tags: Vec<tags::Declaration>,
+    /// Who runs it, and who has a say in which project.
+    pub people: People,
+    pub projects: Vec<OfProject>,
 }
 
 /// What is wrong with a site's file, with its line and text.
@@ -67,6 +71,8 @@ impl Site {
         self.overrides.nodes.extend(file.nodes);
         self.tags = file.tags.unwrap_or_else(|| mem::take(&mut self.tags));
         self.own_tags.extend(file.tag);
+        self.people = file.people.unwrap_or_else(|| mem::take(&mut self.people));
+        self.projects.extend(file.project);
     }
 
     /// The threshold of a metric.
@@ -91,6 +97,9 @@ struct File {
     tags: Option<tags::Site>,
     #[serde(default)]
     tag: Vec<tags::Declaration>,
+    people: Option<People>,
+    #[serde(default)]
+    project: Vec<OfProject>,
 }
 
 /// Written in seconds.

@@ -20,7 +20,8 @@ use crate::jobs;
 use crate::measure;
 use crate::metrics::Metrics;
 use crate::rate::Rates;
-use crate::read::{self, Readers};
+use crate::read;
+use crate::readers::Readers;
 use crate::settings::Wishes;
 use crate::site;
 use crate::tags;
@@ -92,6 +93,7 @@ pub fn router(app: Arc<App>) -> Router {
                 .delete(wishes::remove_rate)
                 .layer(DefaultBodyLimit::max(wishes::BODY_MAX)),
         )
+        .route("/api/v1/whoami", get(read::whoami))
         .route("/api/v1/short-jobs", get(read::short_jobs))
         .route("/api/v1/programs", get(read::programs))
         .route("/api/v1/libraries", get(read::libraries))

@@ -29,6 +29,8 @@ pub enum ApiError {
     UnsupportedMedia(String),
     #[error("the request did not come within {0} seconds")]
     Timeout(u64),
+    #[error("the answer takes longer than {0} seconds: ask for less, a shorter time or fewer columns")]
+    Long(f64),
     #[error("host {0} sends more than its share: try again later")]
     Rate(String),
     #[error(transparent)]
@@ -65,6 +67,7 @@ impl ApiError {
             ApiError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             ApiError::UnsupportedMedia(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ApiError::Timeout(_) => StatusCode::REQUEST_TIMEOUT,
+            ApiError::Long(_) => StatusCode::GATEWAY_TIMEOUT,
             ApiError::Rate(_) => StatusCode::TOO_MANY_REQUESTS,
             ApiError::NotStored(_) => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::Store(_) | ApiError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,

@@ -16,8 +16,10 @@ use store::tags::Declared;
 use utoipa::IntoParams;
 
 use crate::app::App;
+use crate::asker::Asker;
 use crate::error::ApiError;
-use crate::read::{Admin, Asked, Rows, ask, asked, check_text, nanos};
+use crate::read::{Asked, Rows, asked, check_text, nanos};
+use crate::readers::ask;
 use crate::tags::{Wanted, searched};
 
 /// Rows in one answer unless the question says otherwise.
@@ -68,23 +70,29 @@ pub struct Jobs {
 /// Jobs of the whole collection: `rows` and whether there are `more`, or their `count`.
 #[utoipa::path(get, path = "/api/v1/jobs", params(Jobs), security(("token" = [])),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403)))]
-pub async fn jobs(_: Admin, State(app): State<Arc<App>>, query: Asked<Jobs>) -> Result<Response, ApiError> {
+pub async fn jobs(
+    asker: Asker,
+    State(app): State<Arc<App>>,
+    query: Asked<Jobs>,
+) -> Result<Response, ApiError> {
     let asked = asked(query)?;
     let declared = app.readers.tags();
     let Question { which, page } = match asked.question(&FIXED, &declared) {
         Ok(question) => question,
         // It may be about something that only another system measures.
-        Err(_) => asked.question(&ask(&app, |reader| reader.job_columns()).await?, &declared)?,
+        Err(_) => {
+            asked.question(&ask(&app, &asker.sight, |reader| reader.job_columns()).await?, &declared)?
+        }
     };
     if asked.count {
-        let count = ask(&app, move |reader| reader.count_jobs(&which)).await?;
+        let count = ask(&app, &asker.sight, move |reader| reader.count_jobs(&which)).await?;
         return Ok(Json(json!({"count": count})).into_response());
     }
     if let Some(by) = asked.group_by()? {
-        let rows = ask(&app, move |reader| reader.group_jobs(&which, by)).await?;
+        let rows = ask(&app, &asker.sight, move |reader| reader.group_jobs(&which, by)).await?;
         return Ok(Rows::new(rows, asked.limit().unwrap_or(u64::MAX)).into_response());
     }
-    let json = ask(&app, move |reader| Ok(reader.jobs(&which, &page)?.into_json())).await?;
+    let json = ask(&app, &asker.sight, move |reader| Ok(reader.jobs(&which, &page)?.into_json())).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
@@ -194,7 +202,7 @@ pub struct Export {
 #[utoipa::path(get, path = "/api/v1/export", params(Export), security(("token" = [])),
     responses((status = 200, body = Vec<u8>, content_type = "application/cbor"), (status = 400), (status = 401), (status = 403)))]
 pub async fn export(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Export>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -204,9 +212,9 @@ pub async fn export(
     let declared = app.readers.tags();
     let which = match jobs.which(&FIXED, &declared) {
         Ok(which) => which,
-        Err(_) => jobs.which(&ask(&app, |reader| reader.job_columns()).await?, &declared)?,
+        Err(_) => jobs.which(&ask(&app, &asker.sight, |reader| reader.job_columns()).await?, &declared)?,
     };
-    let found = ask(&app, move |reader| reader.export(&which, after, EXPORTED)).await?;
+    let found = ask(&app, &asker.sight, move |reader| reader.export(&which, after, EXPORTED)).await?;
     let body = minicbor::to_vec(&found).map_err(|_| ApiError::Internal("the jobs cannot be written"))?;
     Ok(([(header::CONTENT_TYPE, "application/cbor")], body))
 }
@@ -221,8 +229,8 @@ fn parse_id(text: &str) -> Result<u64, ApiError> {
 /// The columns that jobs have, with their units and meanings.
 #[utoipa::path(get, path = "/api/v1/jobs/columns", security(("token" = [])),
     responses((status = 200, body = Object), (status = 401), (status = 403)))]
-pub async fn columns(_: Admin, State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
-    let columns = ask(&app, |reader| reader.job_columns()).await?;
+pub async fn columns(asker: Asker, State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    let columns = ask(&app, &asker.sight, |reader| reader.job_columns()).await?;
     let row = |column: &Arc<JobColumn>| {
         let condition = column.alias.unwrap_or(&column.name);
         let usual = USUAL.contains(&&*column.name);

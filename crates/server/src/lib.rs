@@ -1,11 +1,13 @@
 //! The server: takes batches of agents, keeps them in the store, and answers questions about them.
 //!
-//! A request comes through [`connections`], is sent by [`app`] to its handler ([`ingest`], [`read`], [`wishes`]), which asks [`tokens`]
-//! and [`rate`] whether it may, and hands what is to be stored to the one writing thread ([`committer`]).
-//! The administrator's own machine has a second way in ([`control`]): backups, and deleting.
+//! A request comes through [`connections`], is sent by [`app`] to its handler ([`ingest`], [`read`], [`wishes`]), which asks [`tokens`],
+//! [`asker`] and [`rate`] whether it may, and hands what is to be stored to the one writing thread ([`committer`]).
+//! Questions go to the store through [`readers`], with the sight of whoever asks.
+//! The administrator's own machine has a second way in ([`control`]): backups, and deleting; its users have a way to a token ([`login`]).
 
 pub mod account;
 pub mod app;
+pub mod asker;
 pub mod backup;
 pub mod body;
 pub mod committer;
@@ -18,10 +20,12 @@ pub mod job_rates;
 pub mod jobs;
 pub mod judging;
 pub mod keep;
+pub mod login;
 pub mod measure;
 pub mod metrics;
 pub mod rate;
 pub mod read;
+pub mod readers;
 pub mod retention;
 pub mod rounds;
 pub mod serve;

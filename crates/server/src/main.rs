@@ -25,6 +25,7 @@ use store::{Forget, Forgotten};
   jobglass-server --data /var/lib/jobglass --listen 127.0.0.1:8765
   jobglass-server --data /var/lib/jobglass --listen 0.0.0.0:8765 --tls-cert cert.pem --tls-key key.pem
   jobglass-server token create --data /var/lib/jobglass --host n0001
+  jobglass-server token create --data /var/lib/jobglass --user alice --expires 2027-01-31T00:00:00Z
   jobglass-server backup --data /var/lib/jobglass /backup/jobglass-2026-11-16
 
 At its first start it writes admin.token and ingest.token into the data directory.")]
@@ -147,6 +148,15 @@ struct Serve {
     /// Thresholds, and what is a short job [default: site.toml in the data directory, if it exists]
     #[arg(long, value_name = "FILE")]
     site: Option<PathBuf>,
+    /// Threads of the database [default: half of the cores, 2 to 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// How long an answer may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 300.0)]
+    answer_within: f64,
+    /// Let users of this machine have a token of their own through a socket at this path; jobglass login --socket
+    #[arg(long, value_name = "FILE")]
+    login_socket: Option<PathBuf>,
     /// Write logs as JSON
     #[arg(long)]
     log_json: bool,
@@ -154,13 +164,17 @@ struct Serve {
 
 #[derive(Subcommand)]
 enum TokenCommand {
-    /// Make a token with which the agent of one host may send; it is shown once
+    /// Make a token for the agent of one host, or for a user; it is shown once
+    #[command(group = clap::ArgGroup::new("whom").required(true))]
     Create {
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
         /// The host the token may speak for
-        #[arg(long, value_name = "NAME")]
-        host: String,
+        #[arg(long, value_name = "NAME", group = "whom")]
+        host: Option<String>,
+        /// The user who may ask with it; what they see and may do is up to their role
+        #[arg(long, value_name = "NAME", group = "whom")]
+        user: Option<String>,
         /// When it ends, for example 2027-01-31T00:00:00Z
         #[arg(long, value_name = "TIME")]
         expires: Option<Timestamp>,
@@ -227,6 +241,10 @@ fn run(arguments: Serve) -> anyhow::Result<()> {
         },
         environment_rules: arguments.environment_rules,
         site: arguments.site,
+        threads: arguments.threads,
+        answer_within: std::time::Duration::try_from_secs_f64(arguments.answer_within)
+            .context("--answer-within is no time")?,
+        login_socket: arguments.login_socket,
     };
     serve::run(&options)
 }
@@ -296,14 +314,14 @@ fn agents(switch: Switch, data: &Path) -> anyhow::Result<()> {
 #[expect(clippy::print_stdout, reason = "what was asked for")]
 fn token(command: TokenCommand) -> anyhow::Result<()> {
     match command {
-        TokenCommand::Create { data, host, expires } => {
-            let (path, mut known) = load(&data)?;
-            let last = known.iter().filter_map(|token| token.id.strip_prefix('t')?.parse::<u64>().ok()).max();
-            let id = format!("t{}", last.unwrap_or(0) + 1);
-            let (secret, token) = tokens::make(&id, Grant::Node { host }, expires)?;
-            known.push(token);
-            tokens::save(&path, known)?;
-            println!("{secret}");
+        TokenCommand::Create { data, host, user, expires } => {
+            let (path, _) = load(&data)?;
+            let grant = match (host, user) {
+                (Some(host), _) => Grant::Node { host },
+                (None, Some(user)) => Grant::User { user },
+                (None, None) => bail!("--host or --user is missing"),
+            };
+            println!("{}", tokens::add(&path, grant, expires)?);
         }
         TokenCommand::List { data } => {
             for token in load(&data)?.1 {
@@ -336,6 +354,7 @@ fn line(token: &Token) -> String {
         Grant::Admin => "admin".to_owned(),
         Grant::Ingest => "ingest from this machine".to_owned(),
         Grant::Node { host } => format!("node {host}"),
+        Grant::User { user } => format!("user {user}"),
     };
     let state = match (token.revoked, token.expires) {
         (Some(time), _) => format!("revoked {time:.0}"),

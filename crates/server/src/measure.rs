@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use store::Measured;
 
 use crate::app::App;
+use crate::asker::Admin;
 use crate::body::{self, Received};
 use crate::error::ApiError;
-use crate::read::{Admin, nanos};
+use crate::read::nanos;
 
 /// Keeps what other systems measured, of nodes and of jobs. A series of one job takes the place of what was known of it. The body is
 /// CBOR, with at most 200,000 values. The answer comes when they are durable.

@@ -1,93 +1,27 @@
 //! Questions of people: who asks is checked here, the answer comes from the store.
 #![expect(unused_qualifications, reason = "in what utoipa's macros make")]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{FromRequestParts, Path, Query, State};
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::extract::{Path, Query, State};
 use jiff::Timestamp;
 use record::metric;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use store::tags::Declared;
-use store::{Filter, GroupBy, Per, Reader, Rule, Store, StoreError};
-use tokio::sync::Semaphore;
+use serde_json::{Map, Value, json};
+use store::sight::Sight;
+use store::{Filter, GroupBy, Per, Rule};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use crate::app::App;
+use crate::asker::{Asker, Support};
 use crate::error::ApiError;
-use crate::tokens::Grant;
+use crate::readers::ask;
 
-/// Questions answered at the same time; the others wait.
-const AT_ONCE: usize = 4;
 /// Rows in one answer unless the question says otherwise, and at most.
 const LIMIT: u64 = 1000;
 const LIMIT_MAX: u64 = 1_000_000;
-
-/// Connections to ask with.
-pub struct Readers {
-    store: Arc<Store>,
-    idle: Mutex<Vec<Reader>>,
-    places: Semaphore,
-}
-
-impl Readers {
-    pub fn new(store: Arc<Store>) -> Readers {
-        Readers { store, idle: Mutex::default(), places: Semaphore::new(AT_ONCE) }
-    }
-
-    /// The tags that are declared now.
-    pub fn tags(&self) -> Arc<Declared> {
-        self.store.tags()
-    }
-}
-
-/// Asks the store, on a thread where that may take its time.
-pub async fn ask<T: Send + 'static>(
-    app: &Arc<App>,
-    question: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let _place = app.readers.places.acquire().await;
-    let app = app.clone();
-    let asked = tokio::task::spawn_blocking(move || {
-        let readers = &app.readers;
-        let idle = readers.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let reader = idle.map_or_else(|| readers.store.reader(), Ok)?;
-        let answer = question(&reader)?;
-        readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
-        Ok(answer)
-    });
-    asked.await.map_err(|_| ApiError::Internal("the question could not be answered"))?
-}
-
-/// Proof that an administrator asks.
-pub struct Admin {
-    /// How the token is called.
-    pub token: String,
-}
-
-impl FromRequestParts<Arc<App>> for Admin {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        Admin::check(app, &parts.headers)
-    }
-}
-
-impl Admin {
-    /// By the headers of a request.
-    pub fn check(app: &App, headers: &HeaderMap) -> Result<Admin, ApiError> {
-        let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let token = app.tokens.check(header, Timestamp::now())?;
-        match token.grant {
-            Grant::Admin => Ok(Admin { token: token.id }),
-            _ => Err(ApiError::Forbidden("this token may send, not read: use the administrator's".into())),
-        }
-    }
-}
 
 /// Which processes a question is about.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -179,48 +113,48 @@ pub fn asked<T>(query: Asked<T>) -> Result<T, ApiError> {
 #[utoipa::path(get, path = "/api/v1/processes", params(Which), security(("token" = [])),
     responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
 pub async fn processes(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Which>,
 ) -> Result<Json<Rows>, ApiError> {
     let (filter, limit) = asked(query)?.filter()?;
-    Ok(Rows::new(ask(&app, move |reader| reader.processes(&filter)).await?, limit))
+    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.processes(&filter)).await?, limit))
 }
 
 /// Programs, those that ran most first.
 #[utoipa::path(get, path = "/api/v1/programs", params(Which), security(("token" = [])),
     responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
 pub async fn programs(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Which>,
 ) -> Result<Json<Rows>, ApiError> {
     let (filter, limit) = asked(query)?.filter()?;
-    Ok(Rows::new(ask(&app, move |reader| reader.programs(&filter)).await?, limit))
+    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.programs(&filter)).await?, limit))
 }
 
 /// Libraries, those of most jobs first.
 #[utoipa::path(get, path = "/api/v1/libraries", params(Which), security(("token" = [])),
     responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
 pub async fn libraries(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Which>,
 ) -> Result<Json<Rows>, ApiError> {
     let (filter, limit) = asked(query)?.filter()?;
-    Ok(Rows::new(ask(&app, move |reader| reader.libraries(&filter)).await?, limit))
+    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.libraries(&filter)).await?, limit))
 }
 
 /// Modules, those of most jobs first.
 #[utoipa::path(get, path = "/api/v1/modules", params(Which), security(("token" = [])),
     responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
 pub async fn modules(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Which>,
 ) -> Result<Json<Rows>, ApiError> {
     let (filter, limit) = asked(query)?.filter()?;
-    Ok(Rows::new(ask(&app, move |reader| reader.modules(&filter)).await?, limit))
+    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.modules(&filter)).await?, limit))
 }
 
 /// What the answer to `uses` has one row for.
@@ -277,12 +211,19 @@ pub struct Uses {
 /// Who loaded a library.
 #[utoipa::path(get, path = "/api/v1/uses", params(Uses), security(("token" = [])),
     responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
-pub async fn uses(_: Admin, State(app): State<Arc<App>>, query: Asked<Uses>) -> Result<Json<Rows>, ApiError> {
+pub async fn uses(
+    asker: Asker,
+    State(app): State<Arc<App>>,
+    query: Asked<Uses>,
+) -> Result<Json<Rows>, ApiError> {
     let Uses { pattern, group_by, cluster, job, user, exe, host, since, until, limit } = asked(query)?;
     check_text(&pattern)?;
     let which = Which { cluster, job, user, exe, host, pid: None, since, until, limit };
     let (filter, limit) = which.filter()?;
-    Ok(Rows::new(ask(&app, move |reader| reader.uses(&pattern, group_by.into(), &filter)).await?, limit))
+    Ok(Rows::new(
+        ask(&app, &asker.sight, move |reader| reader.uses(&pattern, group_by.into(), &filter)).await?,
+        limit,
+    ))
 }
 
 /// Of which processes the environments are checked, and by which rule.
@@ -321,7 +262,7 @@ pub struct Checked {
 #[utoipa::path(get, path = "/api/v1/env-check", params(Check), security(("token" = [])),
     responses((status = 200, body = Checked), (status = 400), (status = 401), (status = 403), (status = 404)))]
 pub async fn env_check(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Check>,
 ) -> Result<Json<Checked>, ApiError> {
@@ -333,7 +274,8 @@ pub async fn env_check(
     if rules.is_empty() {
         return Err(ApiError::NotFound(format!("there is no rule {:?}", rule.unwrap_or_default())));
     }
-    let (rows, unchecked) = ask(&app, move |reader| reader.check_environments(&rules, &filter)).await?;
+    let (rows, unchecked) =
+        ask(&app, &asker.sight, move |reader| reader.check_environments(&rules, &filter)).await?;
     let Json(Rows { rows, more }) = Rows::new(rows, limit);
     Ok(Json(Checked { rows, more, unchecked }))
 }
@@ -341,7 +283,7 @@ pub async fn env_check(
 /// The site's rules about environments.
 #[utoipa::path(get, path = "/api/v1/env-check/rules", security(("token" = [])),
     responses((status = 200, body = Rows), (status = 401), (status = 403)))]
-pub async fn env_rules(_: Admin, State(app): State<Arc<App>>) -> Json<Rows> {
+pub async fn env_rules(_: Asker, State(app): State<Arc<App>>) -> Json<Rows> {
     let row = |rule: &Rule| {
         let fields = [("rule", &rule.id), ("says", &rule.says), ("advice", &rule.advice)];
         fields.into_iter().map(|(name, text)| (name.to_owned(), Value::from(text.as_str()))).collect()
@@ -361,7 +303,7 @@ pub struct Where {
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", params(("id" = String, Path), Where), security(("token" = [])),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 404)))]
 pub async fn job(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     id: Result<Path<String>, axum::extract::rejection::PathRejection>,
     query: Asked<Where>,
@@ -371,7 +313,7 @@ pub async fn job(
     let (filter, _) = which.filter()?;
     let filter = Filter { limit: None, ..filter };
     let now = now_ns();
-    let found = ask(&app, move |reader| reader.job(&filter, now)).await?;
+    let found = ask(&app, &asker.sight, move |reader| reader.job(&filter, now)).await?;
     found.map(Json).ok_or_else(|| ApiError::NotFound(format!("nothing was seen of job {id}")))
 }
 
@@ -391,22 +333,22 @@ pub struct Nodes {
 #[utoipa::path(get, path = "/api/v1/nodes", params(Nodes), security(("token" = [])),
     responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
 pub async fn nodes(
-    _: Admin,
+    Support(asker): Support,
     State(app): State<Arc<App>>,
     query: Asked<Nodes>,
 ) -> Result<Json<Rows>, ApiError> {
     let Nodes { host } = asked(query)?;
     host.as_deref().map_or(Ok(()), check_text)?;
     let now = now_ns();
-    Ok(Rows::new(ask(&app, move |reader| reader.nodes(host.as_deref(), now)).await?, u64::MAX))
+    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.nodes(host.as_deref(), now)).await?, u64::MAX))
 }
 
 /// The batch jobs that run now, by their last readings: what they use of what they reserved.
 #[utoipa::path(get, path = "/api/v1/top", security(("token" = [])),
     responses((status = 200, body = Rows), (status = 401), (status = 403)))]
-pub async fn top(_: Admin, State(app): State<Arc<App>>) -> Result<Json<Rows>, ApiError> {
+pub async fn top(asker: Asker, State(app): State<Arc<App>>) -> Result<Json<Rows>, ApiError> {
     let now = now_ns();
-    Ok(Rows::new(ask(&app, move |reader| reader.top(now)).await?, u64::MAX))
+    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.top(now)).await?, u64::MAX))
 }
 
 /// Which node a series is wanted of.
@@ -424,7 +366,7 @@ pub struct OfNode {
     params(("id" = String, Path), ("metric" = String, Path), OfNode), security(("token" = [])),
     responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
 pub async fn series(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     query: Asked<OfNode>,
@@ -435,7 +377,7 @@ pub async fn series(
     let (filter, _) = Which { cluster, host, job: Some(id), ..Which::default() }.filter()?;
     let now = now_ns();
     let metric = metric::by_name(&name);
-    let rows = ask(&app, move |reader| {
+    let rows = ask(&app, &asker.sight, move |reader| {
         let own = metric.map_or(Ok(Vec::new()), |metric| reader.series(&filter, metric, now))?;
         // Whoever has monitoring of his own may have no agent.
         if own.is_empty() {
@@ -499,20 +441,31 @@ pub struct ShortJobs {
 #[utoipa::path(get, path = "/api/v1/short-jobs", params(ShortJobs), security(("token" = [])),
     responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
 pub async fn short_jobs(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<ShortJobs>,
 ) -> Result<Json<Rows>, ApiError> {
     let ShortJobs { per, cluster, user, since, until, limit } = asked(query)?;
     let (filter, limit) = Which { cluster, user, since, until, limit, ..Which::default() }.filter()?;
-    Ok(Rows::new(ask(&app, move |reader| reader.short_jobs(&filter, per.into())).await?, limit))
+    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.short_jobs(&filter, per.into())).await?, limit))
+}
+
+/// Who asks, as the token says: the user, the role, and what they see.
+#[utoipa::path(get, path = "/api/v1/whoami", security(("token" = [])),
+    responses((status = 200, body = Object), (status = 401), (status = 403)))]
+pub async fn whoami(asker: Asker) -> Json<Value> {
+    let projects = match &asker.sight {
+        Sight::Own { projects, .. } => json!(projects),
+        Sight::All | Sight::Support { .. } => Value::Null,
+    };
+    Json(json!({"user": asker.name, "role": asker.role.name(), "sees_projects": projects}))
 }
 
 /// The description of the whole API.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, crate::account::account, crate::measure::measure, crate::site::tell, crate::site::site, crate::jobs::jobs, crate::jobs::columns, crate::jobs::export, crate::tags::list, crate::tags::list_searches, crate::tags::count, crate::tags::explain, crate::tags::trial, crate::tags::begin_run, crate::tags::last_run, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules,
+    paths(crate::ingest::ingest, crate::account::account, crate::measure::measure, crate::site::tell, crate::site::site, crate::jobs::jobs, crate::jobs::columns, crate::jobs::export, crate::tags::list, crate::tags::list_searches, crate::tags::count, crate::tags::explain, crate::tags::trial, crate::tags::begin_run, crate::tags::last_run, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules, whoami,
         crate::wishes::rate, crate::wishes::set_rate, crate::wishes::remove_rate, crate::wishes::wishes),
     components(schemas(Rows, Checked, crate::wishes::NewRate)),
     modifiers(&Tokens)

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use store::{Limits, Rules, Site, Store};
@@ -19,9 +20,10 @@ use crate::ingest::IngestLimits;
 use crate::job_rates::JobRates;
 use crate::judging;
 use crate::keep::Keep;
+use crate::login;
 use crate::metrics::Metrics;
 use crate::rate::{Rates, Share};
-use crate::read::Readers;
+use crate::readers::Readers;
 use crate::retention;
 use crate::settings::Wishes;
 use crate::summaries;
@@ -44,6 +46,12 @@ pub struct Options {
     pub environment_rules: Option<PathBuf>,
     /// What the site says of itself, instead of the file in the data directory.
     pub site: Option<PathBuf>,
+    /// Threads of the database.
+    pub threads: Option<u16>,
+    /// How long an answer may take.
+    pub answer_within: Duration,
+    /// Where users of this machine have a token from.
+    pub login_socket: Option<PathBuf>,
 }
 
 /// A site's own file in the data directory.
@@ -54,8 +62,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let rules = read_rules(options.environment_rules.as_deref())?;
     let site = read_site(options)?;
     let data = DataDir::open(&options.data)?;
-    let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
-    let limits = Limits { memory_mb: options.memory_mb, threads };
+    let limits = Limits { memory_mb: options.memory_mb, threads: threads(options) };
     let store = Store::open(&data.path, &limits)
         .with_context(|| format!("cannot open the store in {}", data.path.display()))?;
     let store = Arc::new(store.with_site(site));
@@ -69,6 +76,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         Committer::start(writer, &data.path, options.least_free_mb, metrics.clone())?;
     Control::start(&store, &data.path, committer.clone())
         .with_context(|| format!("cannot listen in {}", data.path.display()))?;
+    if let Some(path) = &options.login_socket {
+        login::start(path, &data.path).with_context(|| format!("cannot listen at {}", path.display()))?;
+    }
     retention::start(options.keep, committer.clone(), metrics.clone())?;
     let summaries = summaries::start(store.reader()?, committer.clone())?;
     let judging = judging::start(committer.clone())?;
@@ -88,7 +98,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             metrics: metrics.clone(),
             bodies: room_for_bodies(),
             decoders: places_for_decoders(),
-            readers: Readers::new(store.clone()),
+            readers: Readers::new(store.clone(), options.answer_within),
             wishes: Wishes::open(&data.path),
             job_rates: JobRates::open(&data.path),
             rules,
@@ -100,13 +110,19 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         anyhow::Ok(())
     });
     // Requests that did not end in time are dropped here.
-    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    runtime.shutdown_timeout(Duration::from_secs(1));
     judging.stop();
     summaries.stop();
     committing.stop();
     drop(store);
     tracing::info!("stopped");
     served
+}
+
+/// Whatever somebody asks leaves room for those who send.
+fn threads(options: &Options) -> u64 {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from) as u64;
+    options.threads.map_or((cores / 2).clamp(2, 16), u64::from)
 }
 
 fn read_rules(file: Option<&Path>) -> anyhow::Result<Rules> {

@@ -15,9 +15,11 @@ use serde_json::{Value, json};
 use utoipa::IntoParams;
 
 use crate::app::App;
+use crate::asker::{Admin, Asker};
 use crate::body::{self, Received};
 use crate::error::ApiError;
-use crate::read::{Admin, Asked, ask, asked, check_text, nanos};
+use crate::read::{Asked, asked, check_text, nanos};
+use crate::readers::ask;
 
 /// Keeps what a batch system says of a cluster, in place of what it said before. The body is one record as CBOR.
 #[utoipa::path(put, path = "/api/v1/site", security(("token" = [])),
@@ -82,11 +84,11 @@ pub struct Which {
 #[utoipa::path(get, path = "/api/v1/site", params(Which), security(("token" = [])),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403)))]
 pub async fn site(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Which>,
 ) -> Result<Json<Value>, ApiError> {
     let cluster = asked(query)?.cluster;
     cluster.as_deref().map_or(Ok(()), check_text)?;
-    Ok(Json(ask(&app, move |reader| reader.site(cluster.as_deref())).await?))
+    Ok(Json(ask(&app, &asker.sight, move |reader| reader.site(cluster.as_deref())).await?))
 }

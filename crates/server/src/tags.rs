@@ -18,9 +18,11 @@ use tags::Search;
 use utoipa::IntoParams;
 
 use crate::app::App;
+use crate::asker::{Admin, Asker, Support};
 use crate::error::ApiError;
 use crate::jobs::Jobs;
-use crate::read::{Admin, Asked, Rows, ask, asked, check_text, nanos};
+use crate::read::{Asked, Rows, asked, check_text, nanos};
+use crate::readers::ask;
 
 /// Which tags jobs must have, as it is written: names with commas between them.
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -87,14 +89,14 @@ fn bit(declared: &Declared, name: &str) -> Result<u32, ApiError> {
 /// Tags that are declared, with how many jobs have them.
 #[utoipa::path(get, path = "/api/v1/tags", security(("token" = [])),
     responses((status = 200, body = Rows), (status = 401), (status = 403)))]
-pub async fn list(_: Admin, State(app): State<Arc<App>>) -> Result<Json<Rows>, ApiError> {
-    Ok(Rows::new(ask(&app, |reader| reader.tag_list()).await?, u64::MAX))
+pub async fn list(asker: Asker, State(app): State<Arc<App>>) -> Result<Json<Rows>, ApiError> {
+    Ok(Rows::new(ask(&app, &asker.sight, |reader| reader.tag_list()).await?, u64::MAX))
 }
 
 /// Searches that have a name.
 #[utoipa::path(get, path = "/api/v1/searches", security(("token" = [])),
     responses((status = 200, body = Rows), (status = 401), (status = 403)))]
-pub async fn list_searches(_: Admin) -> Result<Json<Rows>, ApiError> {
+pub async fn list_searches(_: Asker) -> Result<Json<Rows>, ApiError> {
     let row = |search: Search| -> Map<String, Value> {
         let row = json!({
             "search": search.name, "description": search.description,
@@ -128,7 +130,7 @@ pub struct Count {
 #[utoipa::path(get, path = "/api/v1/tags/count", params(Count), security(("token" = [])),
     responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
 pub async fn count(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Count>,
 ) -> Result<Json<Rows>, ApiError> {
@@ -140,7 +142,7 @@ pub async fn count(
     let declared = app.readers.tags();
     let chosen = Wanted { any: tags.clone(), ..Wanted::default() }.tagged(&declared)?;
     let which = Jobs::of(r#where, since, until).which(&FIXED, &declared)?;
-    let rows = ask(&app, move |reader| reader.count_tags(&which, by)).await?;
+    let rows = ask(&app, &asker.sight, move |reader| reader.count_tags(&which, by)).await?;
     let is_chosen = |row: &Map<String, Value>| {
         let known = row["tag"].as_str().and_then(|name| declared.named(name)?.rule);
         tags.is_none() || known.is_some_and(|rule| chosen.any.iter().flatten().any(|bit| *bit == rule.bit))
@@ -165,7 +167,7 @@ pub struct Why {
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/tags", params(("id" = String, Path), Why), security(("token" = [])),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 404)))]
 pub async fn explain(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     id: Result<Path<String>, PathRejection>,
     query: Asked<Why>,
@@ -185,7 +187,7 @@ pub async fn explain(
         why_not: why_not || tag.is_some(),
         tag,
     };
-    let found = ask(&app, move |reader| reader.explain_tags(&what)).await?;
+    let found = ask(&app, &asker.sight, move |reader| reader.explain_tags(&what)).await?;
     found.map(Json).ok_or_else(|| ApiError::NotFound(format!("no batch system told of job {id}")))
 }
 
@@ -210,7 +212,7 @@ pub struct Try {
 #[utoipa::path(get, path = "/api/v1/tags/try", params(Try), security(("token" = [])),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403)))]
 pub async fn trial(
-    _: Admin,
+    asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Try>,
 ) -> Result<Json<Value>, ApiError> {
@@ -220,7 +222,7 @@ pub async fn trial(
         .map_err(|error| ApiError::BadRequest(error.to_string()))?;
     let than = than.map(|name| bit(&app.readers.tags(), &name)).transpose()?;
     let which = Which { since_ns: since.map(nanos), until_ns: until.map(nanos), ..Which::default() };
-    Ok(Json(ask(&app, move |reader| reader.try_condition(&which, &condition, than)).await?))
+    Ok(Json(ask(&app, &asker.sight, move |reader| reader.try_condition(&which, &condition, than)).await?))
 }
 
 /// Which jobs are judged again.
@@ -237,7 +239,7 @@ pub struct NewRun {
 #[utoipa::path(post, path = "/api/v1/tags/run", params(NewRun), security(("token" = [])),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 503)))]
 pub async fn begin_run(
-    admin: Admin,
+    Admin(asker): Admin,
     State(app): State<Arc<App>>,
     query: Asked<NewRun>,
 ) -> Result<Json<Value>, ApiError> {
@@ -245,14 +247,14 @@ pub async fn begin_run(
     let committer = app.committer.clone();
     let begun = tokio::task::spawn_blocking(move || committer.perform(move |writer| writer.begin_run(since)));
     let run = begun.await.map_err(|_| ApiError::Internal("the run could not be begun"))???;
-    tracing::info!(by = admin.token, jobs = run.jobs, rules = run.rules, "judging the whole collection");
+    tracing::info!(by = asker.name, jobs = run.jobs, rules = run.rules, "judging the whole collection");
     Ok(Json(Value::from(run_row(&run))))
 }
 
 /// How far the last run is; null if there was none.
 #[utoipa::path(get, path = "/api/v1/tags/run", security(("token" = [])),
     responses((status = 200, body = Object), (status = 401), (status = 403)))]
-pub async fn last_run(_: Admin, State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
-    let run = ask(&app, |reader| reader.last_run()).await?;
+pub async fn last_run(Support(asker): Support, State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    let run = ask(&app, &asker.sight, |reader| reader.last_run()).await?;
     Ok(Json(json!({"run": run.as_ref().map(run_row)})))
 }

@@ -29,6 +29,8 @@ pub enum Grant {
     Ingest,
     /// Sends records of one host.
     Node { host: String },
+    /// Asks as somebody, and may what they may.
+    User { user: String },
 }
 
 /// A token as it is kept: not the token itself.
@@ -120,7 +122,7 @@ impl Token {
     /// Whether this token may speak for a host, when it comes from an address.
     pub fn speaks_for(&self, host: &str, from: IpAddr) -> bool {
         match &self.grant {
-            Grant::Admin => false,
+            Grant::Admin | Grant::User { .. } => false,
             Grant::Ingest => from.to_canonical().is_loopback(),
             Grant::Node { host: own } => own == host,
         }
@@ -166,6 +168,21 @@ fn give_to_owner(file: &fs::File, path: &Path) -> io::Result<()> {
     std::os::unix::fs::fchown(file, Some(dir.uid()), Some(dir.gid()))
 }
 
+/// Makes a token with the next free name and adds it to the file; returns the secret.
+pub fn add(path: &Path, grant: Grant, expires: Option<Timestamp>) -> io::Result<String> {
+    let _one = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = load(path)?;
+    let last = known.iter().filter_map(|token| token.id.strip_prefix('t')?.parse::<u64>().ok()).max();
+    let id = format!("t{}", last.unwrap_or(0) + 1);
+    let (secret, token) = make(&id, grant, expires)?;
+    known.push(token);
+    save(path, known)?;
+    Ok(secret)
+}
+
+/// Of two who add a token at the same time, one would be forgotten.
+static ADDING: Mutex<()> = Mutex::new(());
+
 /// Makes a token: the secret to hand out, and what is kept of it.
 pub fn make(id: &str, grant: Grant, expires: Option<Timestamp>) -> io::Result<(String, Token)> {
     let mut random = [0; 32];
@@ -177,6 +194,7 @@ pub fn make(id: &str, grant: Grant, expires: Option<Timestamp>) -> io::Result<(S
         Grant::Admin => "jga",
         Grant::Ingest => "jgi",
         Grant::Node { .. } => "jgn",
+        Grant::User { .. } => "jgu",
     };
     let secret = format!("{kind}_{}", hex(&random));
     let created = Timestamp::now();
@@ -201,6 +219,7 @@ mod tests {
             (Grant::Admin, "n1", near, false),
             (Grant::Ingest, "n1", near, true),
             (Grant::Ingest, "n1", far, false),
+            (Grant::User { user: "n1".into() }, "n1", near, false),
             (node.clone(), "n1", far, true),
             (node, "n2", near, false),
         ] {

@@ -19,9 +19,10 @@ use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
+use crate::asker::Admin;
 use crate::error::ApiError;
 use crate::job_rates::{Kept, NotKept};
-use crate::read::{Admin, Asked, Rows, Where, asked};
+use crate::read::{Asked, Rows, Where, asked};
 
 /// A request to change a rate is no longer than this.
 pub const BODY_MAX: usize = 16 * 1024;
@@ -132,7 +133,7 @@ pub async fn rate(
     request_body = NewRate,
     responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403), (status = 413)))]
 pub async fn set_rate(
-    admin: Admin,
+    Admin(asker): Admin,
     State(app): State<Arc<App>>,
     id: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
@@ -141,7 +142,7 @@ pub async fn set_rate(
     let new: NewRate =
         serde_json::from_slice(&body).map_err(|error| ApiError::BadRequest(format!("no rate: {error}")))?;
     let now = Timestamp::now();
-    let kept = new.keep(job_name(id)?, admin.token, now)?;
+    let kept = new.keep(job_name(id)?, asker.name, now)?;
     tracing::info!(job = kept.job, every_ms = kept.every_ms, until = %kept.until, by = kept.set_by, who = kept.who, "rate");
     let rows = vec![row(&kept)];
     on_disk(move || app.job_rates.set(kept, now)).await??;
@@ -152,13 +153,13 @@ pub async fn set_rate(
 #[utoipa::path(delete, path = "/api/v1/jobs/{id}/rate", params(("id" = String, Path), Where), security(("token" = [])),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403)))]
 pub async fn remove_rate(
-    admin: Admin,
+    Admin(asker): Admin,
     State(app): State<Arc<App>>,
     id: Result<Path<String>, PathRejection>,
     query: Asked<Where>,
 ) -> Result<Json<Value>, ApiError> {
     let (job, cluster) = (job_name(id)?, asked(query)?.cluster);
-    tracing::info!(job, by = admin.token, "rate removed");
+    tracing::info!(job, by = asker.name, "rate removed");
     let removed = on_disk(move || app.job_rates.remove(&job, cluster.as_deref(), Timestamp::now())).await?;
     Ok(Json(json!({"removed": removed.map_err(NotKept::from)?})))
 }

@@ -13,10 +13,12 @@ mod forget;
 mod job_rows;
 mod measures;
 mod now;
+pub mod people;
 pub mod query;
 mod received;
 mod samples;
 mod schema;
+pub mod sight;
 mod site;
 mod sql;
 pub mod tags;
@@ -38,7 +40,7 @@ pub use intake::{Catalogue, PrepareError, Prepared, prepare};
 pub use job_rows::{Due, Summaries};
 pub use measures::{Bound, DueMeasures, Measured};
 pub use query::jobs;
-pub use query::{Filter, GroupBy, Per, Reader, Rule, Rules};
+pub use query::{Filter, GroupBy, Per, Reader, Rule, Rules, Stop};
 pub use upkeep::{ROWS, Step};
 pub use write::{Applied, Writer};
 
@@ -95,6 +97,7 @@ pub struct Store {
     site: Arc<Site>,
     unaccounted: Arc<Unaccounted>,
     tags: Arc<tags::Shared>,
+    people: Arc<people::Shared>,
 }
 
 /// Nothing outside the directory can be read or written from now on, whatever a query says, and no query can change
@@ -129,6 +132,7 @@ impl Store {
             site: Arc::default(),
             unaccounted: Arc::default(),
             tags: Arc::default(),
+            people: Arc::default(),
         })
     }
 
@@ -139,7 +143,13 @@ impl Store {
 
     /// The one writer; a second one would not know what the first has stored.
     pub fn writer(&self) -> Result<Writer, StoreError> {
-        Writer::open(self.connect()?, self.site.clone(), self.unaccounted.clone(), self.tags.clone())
+        Writer::open(
+            self.connect()?,
+            self.site.clone(),
+            self.unaccounted.clone(),
+            self.tags.clone(),
+            self.people.clone(),
+        )
     }
 
     fn connect(&self) -> Result<Connection, StoreError> {
@@ -149,6 +159,18 @@ impl Store {
     /// The tags that are declared now: none before there was a writer.
     pub fn tags(&self) -> Arc<tags::Declared> {
         self.tags.get()
+    }
+
+    /// Who is known now: nobody before there was a writer.
+    pub fn people(&self) -> Arc<people::People> {
+        self.people.get()
+    }
+
+    /// A connection to ask with that sees only so much.
+    pub fn reader_with(&self, sight: &sight::Sight) -> Result<Reader, StoreError> {
+        let reader = self.reader()?;
+        reader.limit(sight)?;
+        Ok(reader)
     }
 
     /// A connection to ask with; there may be many.

@@ -7,6 +7,7 @@ use record::site::{Association, Node, Partition, SiteData};
 
 use crate::StoreError;
 use crate::now;
+use crate::people::People;
 use crate::sql::{count, limit, text_of, time, tres, word};
 use crate::write::Writer;
 
@@ -28,6 +29,7 @@ impl Writer {
         append(&transaction, associations, site.associations.iter().map(|of| association_row(&cluster, of)))?;
         now::renew(&transaction, &self.site)?;
         transaction.commit()?;
+        self.people.put(People::load(&self.connection, &self.site)?);
         self.declare_tags()
     }
 
@@ -35,7 +37,9 @@ impl Writer {
     pub(crate) fn renew_site(&mut self) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
         now::renew(&transaction, &self.site)?;
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        self.people.put(People::load(&self.connection, &self.site)?);
+        Ok(())
     }
 }
 

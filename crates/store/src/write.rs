@@ -16,7 +16,7 @@ use crate::accounting::Unaccounted;
 use crate::due::{self, Heard, Pending};
 use crate::received::Received;
 use crate::samples::Samples;
-use crate::{job_rows, measures, tags};
+use crate::{job_rows, measures, people, tags};
 
 /// What became of one batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub struct Applied {
 /// The one writer of a store.
 pub struct Writer {
     pub(crate) connection: Connection,
+    /// The name of the database, where something else may have the name of a table.
+    pub(crate) database: String,
     streams: HashMap<Stream, Known>,
     next_stream: u32,
     catalogue: Arc<Catalogue>,
@@ -45,6 +47,7 @@ pub struct Writer {
     /// Jobs that are to be bound to what others measured.
     pub(crate) measured: measures::Pending,
     pub(crate) tags: Arc<tags::Shared>,
+    pub(crate) people: Arc<people::Shared>,
     /// Those that have a tag, or cannot have one.
     pub(crate) partitions: HashSet<String>,
 }
@@ -73,9 +76,12 @@ impl Writer {
         site: Arc<Site>,
         unaccounted: Arc<Unaccounted>,
         tags: Arc<tags::Shared>,
+        people: Arc<people::Shared>,
     ) -> Result<Writer, StoreError> {
+        let database = connection.query_row("SELECT current_database()", [], |row| row.get(0))?;
         let mut writer = Writer {
             connection,
+            database,
             streams: HashMap::new(),
             next_stream: 1,
             catalogue: Arc::default(),
@@ -87,6 +93,7 @@ impl Writer {
             unaccounted,
             measured: measures::Pending::default(),
             tags,
+            people,
             partitions: HashSet::new(),
         };
         writer.job_order = job_rows::order(&writer.connection)?;

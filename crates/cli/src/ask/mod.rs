@@ -12,13 +12,13 @@ pub mod site;
 pub mod tags;
 pub mod when;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use jiff::Zoned;
 use serde_json::Value;
 
 use crate::args::{
     EnvCheckArgs, JobArgs, LoginArgs, NodesArgs, ProcessesArgs, SeriesArgs, ServerArgs, ShortJobsArgs,
-    UsedArgs, UsesArgs,
+    UsedArgs, UsesArgs, WhoamiArgs,
 };
 use server::Login;
 pub use server::Server;
@@ -179,11 +179,47 @@ fn escape(text: &str) -> String {
 }
 
 pub fn login(args: &LoginArgs) -> Result<bool> {
-    let token = server::read_token(&args.token_file)?;
+    let token = match (&args.token_file, &args.socket) {
+        (Some(file), _) => server::read_token(file)?,
+        (None, Some(socket)) => server::token_from(socket)?,
+        (None, None) => bail!("--token-file or --socket is missing"),
+    };
     let login = Login { server: args.url.clone(), token, ca_file: args.ca_file.clone() };
     // A login that does not work is not kept.
-    Server::new(login.clone())?.get("/api/v1/programs", &[("limit", "1".into())])?;
+    let who = Server::new(login.clone())?.get("/api/v1/whoami", &[])?;
+    let who = who.context("this server does not know the request: is it older?")?;
     let path = login.keep()?;
-    eprintln!("jobglass: logged in at {}; kept in {}", args.url, path.display());
+    let text = |name: &str| who[name].as_str().unwrap_or_default().to_owned();
+    eprintln!(
+        "jobglass: logged in at {} as {} ({}); kept in {}",
+        args.url,
+        text("user"),
+        text("role"),
+        path.display()
+    );
+    Ok(true)
+}
+
+#[expect(clippy::print_stdout, reason = "the answer")]
+pub fn whoami(args: &WhoamiArgs) -> Result<bool> {
+    let who = server(&args.server)?.get("/api/v1/whoami", &[])?;
+    let who = who.context("this server does not know the request: is it older?")?;
+    if args.json {
+        println!("{who}");
+        return Ok(true);
+    }
+    let sees = match who["sees_projects"].as_array() {
+        None => "sees all jobs".to_owned(),
+        Some(projects) if projects.is_empty() => "sees their own jobs".to_owned(),
+        Some(projects) => {
+            let names: Vec<&str> = projects.iter().filter_map(Value::as_str).collect();
+            format!("sees their own jobs and those of {}", names.join(", "))
+        }
+    };
+    println!(
+        "{} ({}), {sees}",
+        who["user"].as_str().unwrap_or_default(),
+        who["role"].as_str().unwrap_or_default()
+    );
     Ok(true)
 }

@@ -1,8 +1,9 @@
 //! Which server is asked, with which token.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -80,6 +81,19 @@ impl Login {
 pub fn read_token(path: &Path) -> Result<String> {
     let text = fs::read(path).with_context(|| format!("cannot read the token in {}", path.display()))?;
     Ok(String::from_utf8_lossy(&text).trim().to_owned())
+}
+
+/// A token for whoever asks, from a server on this machine.
+pub fn token_from(socket: &Path) -> Result<String> {
+    let stream =
+        UnixStream::connect(socket).with_context(|| format!("nobody listens at {}", socket.display()))?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    let answer: Value = serde_json::from_str(&line).context("no server answers there")?;
+    if let Some(error) = answer["error"].as_str() {
+        bail!("the server makes no token: {error}");
+    }
+    Ok(answer["token"].as_str().context("no server answers there")?.to_owned())
 }
 
 /// Why the server does not have what was brought.

@@ -69,7 +69,9 @@ impl Server {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         let mut response = request.call().ok()?;
-        Some((response.status(), response.body_mut().read_to_string().ok()?))
+        let body = response.body_mut().read_to_vec().ok()?;
+        // Not every answer is text.
+        Some((response.status(), String::from_utf8_lossy(&body).into_owned()))
     }
 
     pub fn post(&self, body: &[u8], token: &str, headers: &[(&str, &str)]) -> (StatusCode, Value) {

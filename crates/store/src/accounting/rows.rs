@@ -1,9 +1,10 @@
-//! Jobs as columns of the tables, in their order. Column by column, because a value that is appended alone takes longer to
-//! hand over than to store.
+//! Jobs as columns of the tables. Column by column, because a value that is appended alone takes longer to hand over than to store; so many
+//! jobs at a time as stay near the processor while their columns are made; and only the columns in which there is something.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use duckdb::Connection;
 use duckdb::arrow::array::{
     ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, UInt32Array, UInt64Array,
 };
@@ -13,11 +14,74 @@ use record::bytes::Bytes;
 use record::entry::Nanos;
 use serde_json::{Map, Value};
 
-use super::{Told, nanos};
-use crate::tags::{RULES, TAGS};
+use super::nanos;
+use crate::StoreError;
 
 /// A batch of rows, or why there is none: a column of another length would be our own mistake.
 pub(super) type Columns = Result<RecordBatch, ArrowError>;
+
+/// Jobs with their names for good.
+pub(super) type Told<'a> = [(u64, &'a Accounting)];
+
+/// Jobs whose columns are made together.
+const TOGETHER: usize = 1024;
+
+/// What is appended to one table.
+pub(super) struct Part {
+    /// The columns in which there is something.
+    columns: Vec<String>,
+    batches: Vec<RecordBatch>,
+}
+
+impl Part {
+    pub fn of(told: &Told, make: fn(&Told) -> Columns) -> Result<Part, StoreError> {
+        let made = told
+            .chunks(TOGETHER)
+            .map(make)
+            .filter(|made| made.as_ref().map_or(true, |rows| rows.num_rows() > 0));
+        Part::used(made.collect::<Result<_, _>>())
+            .map_err(|_| StoreError::Damaged("jobs have columns of several lengths"))
+    }
+
+    fn used(made: Result<Vec<RecordBatch>, ArrowError>) -> Result<Part, ArrowError> {
+        let made = made?;
+        let Some(first) = made.first() else { return Ok(Part { columns: Vec::new(), batches: made }) };
+        let is_used = |at: &usize| made.iter().any(|rows| rows.column(*at).null_count() < rows.num_rows());
+        let used: Vec<usize> = (0..first.num_columns()).filter(is_used).collect();
+        let schema = first.schema();
+        Ok(Part {
+            columns: used.iter().map(|at| schema.field(*at).name().clone()).collect(),
+            batches: made.iter().map(|rows| rows.project(&used)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Of jobs what the table `tag_due` has.
+    pub fn places(told: &Told) -> Result<Part, StoreError> {
+        Part::of(told, |told| {
+            let all = Rows(told.to_vec());
+            named(vec![("id", all.ids()), ("submit_ns", all.time(|job| job.submit))])
+        })
+    }
+
+    /// The rest of the table's columns is not known.
+    pub fn append(&self, connection: &Connection, database: &str, table: &str) -> Result<(), StoreError> {
+        if self.batches.is_empty() {
+            return Ok(());
+        }
+        let columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+        let mut table =
+            connection.appender_with_columns_to_catalog_and_db(table, database, "main", &columns)?;
+        for rows in &self.batches {
+            // Only the columns' handles are copied.
+            table.append_record_batch(rows.clone())?;
+        }
+        Ok(table.flush()?)
+    }
+}
+
+fn named(columns: Named) -> Columns {
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
+}
 
 /// Things of one kind, each with the id of its job, from which columns are made.
 struct Rows<'a, T>(Vec<(u64, &'a T)>);
@@ -65,16 +129,15 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
-/// In the order of the table `accounting`.
+/// Of the table `accounting`, all but what is decided of a job.
 pub(super) fn jobs(told: &Told) -> Columns {
-    let all = Rows(told.clone());
+    let all = Rows(told.to_vec());
     let mut columns = identity(&all);
     columns.extend(course(&all));
     columns.extend(amounts(&all));
     columns.extend(texts(&all));
     columns.extend(used(&all));
-    columns.extend(judged(&all));
-    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
+    named(columns)
 }
 
 type Named = Vec<(&'static str, ArrayRef)>;
@@ -174,16 +237,10 @@ fn used(all: &Rows<Accounting>) -> Named {
     ]
 }
 
-/// Nothing is decided of a job when it is told.
-fn judged(all: &Rows<Accounting>) -> Named {
-    let bits = TAGS.map(|name| (name, all.count(|_| None)));
-    bits.into_iter().chain([(RULES, all.number(|_| None))]).collect()
-}
-
-/// In the order of the table `accounting_step`.
+/// Of the table `accounting_step`.
 pub(super) fn steps(told: &Told) -> Columns {
     let all = Rows::of(told, |job| &job.steps);
-    let columns = [
+    named(vec![
         ("id", all.ids()),
         ("step", all.text(|step| Some(Cow::Borrowed(&step.step)))),
         ("name", all.bytes(|step| &step.name)),
@@ -209,21 +266,19 @@ pub(super) fn steps(told: &Told) -> Columns {
         ("energy_j", all.count(|step| step.used.energy)),
         ("used_in", all.text(|step| tres(&step.used.in_total))),
         ("used_out", all.text(|step| tres(&step.used.out_total))),
-    ];
-    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
+    ])
 }
 
-/// In the order of the table `accounting_node`.
+/// Of the table `accounting_node`.
 pub(super) fn nodes(told: &Told) -> Columns {
     let all = Rows::of(told, |job| &job.placed);
-    let columns = [
+    named(vec![
         ("id", all.ids()),
         ("host", all.text(|placed| Some(Cow::Borrowed(&placed.host)))),
         ("cpus", all.word(|placed| &placed.cpus)),
         ("gpus", all.text(|placed| words(placed.gpus.iter().map(String::as_str)))),
         ("memory", all.count(|placed| placed.memory)),
-    ];
-    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
+    ])
 }
 
 fn words<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Cow<'a, str>> {

@@ -23,12 +23,13 @@ use std::sync::Arc;
 
 use digest::Site;
 use duckdb::types::Value as Sql;
-use duckdb::{Connection, Row, ToSql, Transaction};
+use duckdb::{Connection, InterruptHandle, Row, ToSql, Transaction};
 use record::metric::Metric;
 use serde_json::{Map, Value, json};
 
 use crate::StoreError;
 use crate::accounting::Unaccounted;
+use crate::sight::{self, Sight};
 use crate::tags::{Declared, Shared};
 
 pub use environment::{Rule, Rules};
@@ -71,6 +72,15 @@ pub(crate) struct Snapshot<'c> {
     unaccounted: &'c Unaccounted,
 }
 
+/// Ends the question that a reader is at.
+pub struct Stop(Arc<InterruptHandle>);
+
+impl Stop {
+    pub fn stop(&self) {
+        self.0.interrupt();
+    }
+}
+
 type Rows = Vec<Map<String, Value>>;
 
 impl Reader {
@@ -81,6 +91,16 @@ impl Reader {
         tags: Arc<Shared>,
     ) -> Reader {
         Reader { connection, site, unaccounted, tags }
+    }
+
+    /// Sees only so much from now on.
+    pub(crate) fn limit(&self, sight: &Sight) -> Result<(), StoreError> {
+        sight::limit(&self.connection, sight)
+    }
+
+    /// The way to end a question while it is asked, from another thread.
+    pub fn stop(&self) -> Stop {
+        Stop(self.connection.interrupt_handle())
     }
 
     /// The tags that are declared now.

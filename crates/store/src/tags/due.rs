@@ -1,10 +1,13 @@
 //! Jobs that are to be judged: those that were just told, and those of which something else is known than when they were judged.
 
-use duckdb::{Connection, params, params_from_iter};
+use duckdb::{Connection, params_from_iter};
 
 use super::judge::{Jobs, judge};
 use crate::StoreError;
 use crate::write::Writer;
+
+/// The table of jobs that are due.
+pub(crate) const DUE: &str = "tag_due";
 
 /// What was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -13,19 +16,6 @@ pub struct Judged {
     pub jobs: u64,
     /// Nothing is left to do.
     pub is_last: bool,
-}
-
-/// Jobs are due from when the transaction is committed.
-pub(crate) fn append_due<'a>(
-    connection: &Connection,
-    jobs: impl Iterator<Item = (u64, &'a Option<i64>)>,
-) -> Result<(), StoreError> {
-    let mut table = connection.appender("tag_due")?;
-    for (id, submit) in jobs {
-        table.append_row(params![id, submit])?;
-    }
-    table.flush()?;
-    Ok(())
 }
 
 /// Jobs of which something else is known, by the numbers that were measured from a time on.

@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tags::Tag;
 
 pub use due::Judged;
-pub(crate) use due::{append_due, ids_due, named_due};
+pub(crate) use due::{DUE, ids_due, named_due};
 pub use judge::counting;
 pub(crate) use run::load as load_run;
 pub use run::{PIECE, Run};

@@ -1,0 +1,369 @@
+//! Who sees what: a real server is asked everything, by those whose jobs they are and by others.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use common::{Server, batch, image};
+use jiff::Timestamp;
+use record::accounting::{Accounting, Placed, State, Step};
+use record::entry::{Entry, Object, ObjectList, Place};
+use record::measure::{Job, Measures, Name, Told};
+use record::metric::id;
+use record::reading::{CommandReading, JobReading, Reading, Reserved, Values};
+use record::site::{Association, SiteData};
+use serde_json::Value;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Whatever belongs to Zora has one of these in it, and nothing else has.
+const HERS: [&str; 3] = ["zora", "Zora", "424242"];
+
+struct Cluster {
+    server: Server,
+    now: u64,
+}
+
+impl Cluster {
+    fn start(site: &str, options: &[&str]) -> Cluster {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("data")).unwrap();
+        fs::write(dir.path().join("data/site.toml"), site).unwrap();
+        let server = Server::start_in(dir, options);
+        let cluster = Cluster { server, now: Timestamp::now().as_nanosecond() as u64 };
+        cluster.fill();
+        cluster
+    }
+
+    fn token_of(&self, user: &str) -> String {
+        self.server.command(&["token", "create", "--user", user])
+    }
+
+    fn send(&self, method: &str, path: &str, body: Vec<u8>) {
+        let url = format!("http://{}/api/v1/{path}", self.server.address);
+        let agent = Server::agent();
+        let request = if method == "PUT" { agent.put(url) } else { agent.post(url) };
+        let request = request.header("authorization", format!("Bearer {}", self.server.token("admin")));
+        let mut answer = request.header("content-type", "application/cbor").send(&body[..]).unwrap();
+        let text = answer.body_mut().read_to_string().unwrap();
+        assert_eq!(answer.status(), 200, "{path}: {text}");
+    }
+
+    /// A job of Zora's, with everything that can be known of a job, and one of Otto's.
+    fn fill(&self) {
+        let associations = [("zoology-zora", "zora"), ("physics", "otto"), ("physics", "pia")];
+        let association = |(account, user): (&str, &str)| Association {
+            cluster: "tiny".into(),
+            account: account.into(),
+            user: Some(user.into()),
+            ..Association::default()
+        };
+        let site = SiteData {
+            cluster: Some("tiny".into()),
+            associations: associations.map(association).into(),
+            ..SiteData::default()
+        };
+        self.send("PUT", "site", minicbor::to_vec(&site).unwrap());
+        let jobs = [self.job("424242", "zora", "zoology-zora"), self.job("7", "otto", "physics")];
+        self.send("POST", "accounting", minicbor::to_vec(&jobs).unwrap());
+        let told = |number: &str, metric: &str| Told {
+            job: Job { cluster: Some("tiny".into()), number: number.into(), ..Job::default() },
+            metric: Name::Own(metric.into()),
+            avg: Some(1.0),
+            ..Told::default()
+        };
+        let told = vec![told("424242", "zoras_metric"), told("7", "ottos_metric")];
+        self.send("POST", "measures", minicbor::to_vec(&Measures { told, ..Measures::default() }).unwrap());
+        let entries = [self.programs("424242", "zora", 1), self.programs("7", "otto", 2)].concat();
+        assert_eq!(self.server.post(&batch("n1", 1, &entries), &self.server.token("ingest"), &[]).0, 200);
+    }
+
+    fn job(&self, number: &str, user: &str, project: &str) -> Accounting {
+        let text = |what: &str| Some(format!("{user}-{what}").as_bytes().into());
+        Accounting {
+            cluster: Some("tiny".into()),
+            job: Some(number.into()),
+            shown: number.into(),
+            user: Some(user.into()),
+            account: Some(project.into()),
+            partition: Some("cpu".into()),
+            name: text("name"),
+            comment: text("comment"),
+            work_dir: text("dir"),
+            submit: Some(self.now - 100 * SECOND),
+            start: Some(self.now - 90 * SECOND),
+            end: Some(self.now),
+            elapsed: Some(90 * SECOND),
+            state: Some(State::Completed),
+            nodes: Some(1),
+            cpus: Some(2),
+            node_list: Some("n1".into()),
+            steps: vec![Step { step: "0".into(), name: text("step"), ..Step::default() }],
+            placed: vec![Placed { host: "n1".into(), ..Placed::default() }],
+            ..Accounting::default()
+        }
+    }
+
+    fn programs(&self, job: &str, user: &str, list: u64) -> Vec<Entry> {
+        let bytes = |text: String| text.as_bytes().into();
+        let objects = vec![Object {
+            path: bytes(format!("/home/{user}/lib{user}.so")),
+            build_id: None,
+            signature: None,
+            file: None,
+        }];
+        let mut program = image(user, list as u32, self.now - 80 * SECOND);
+        if let Entry::Image(image) = &mut program {
+            image.exe = Some(bytes(format!("/home/{user}/{user}-program")));
+            image.argv = Some(vec![bytes(format!("{user}-argument"))]);
+            image.env = Some(vec![bytes(format!("SECRET_OF={user}"))]);
+            image.modules = Some(vec![bytes(format!("{user}-module/1"))]);
+            image.objects = Some(list);
+            image.place = Place { cluster: Some("tiny".into()), job: Some(job.into()), ..Place::default() };
+        }
+        let mut session = image(user, 10 + list as u32, self.now - 70 * SECOND);
+        if let Entry::Image(image) = &mut session {
+            image.exe = Some(bytes(format!("/home/{user}/{user}-shell")));
+            image.place.session = Some(format!("{user}-session"));
+        }
+        let mut values = Values::default();
+        values.put(id::CPU, Some(2 * SECOND));
+        let command = CommandReading { command: bytes(format!("{user}-command")), values: values.clone() };
+        let reading = JobReading {
+            cluster: Some("tiny".into()),
+            job: Some(job.into()),
+            user: Some(user.into()),
+            start: self.now - 90 * SECOND,
+            every: 30 * SECOND,
+            values,
+            reserved: Some(Reserved { cpus: Some(2), memory: None, gpus: None }),
+            commands: vec![command],
+            ..JobReading::default()
+        };
+        let reading =
+            Reading { time: self.now, host: "n1".into(), jobs: vec![reading], ..Reading::default() };
+        let objects = Entry::Objects(ObjectList { id: list, objects });
+        vec![objects, program, session, Entry::Reading(Box::new(reading))]
+    }
+
+    /// Status and text of everything that can be asked.
+    fn ask_all(&self, token: &str) -> Vec<(String, u16, String)> {
+        let ask = |path: String| {
+            let (status, text) = self.server.get(&path, Some(token)).unwrap_or_else(|| panic!("{path}"));
+            (path, status.as_u16(), text)
+        };
+        questions().into_iter().map(ask).collect()
+    }
+}
+
+/// Everything of the API that reads, with filters, orders and groups that point at Zora's job.
+fn questions() -> Vec<String> {
+    let mut all: Vec<String> = [
+        "processes",
+        "programs",
+        "libraries",
+        "modules",
+        "env-check",
+        "env-check/rules",
+        "jobs",
+        "jobs/columns",
+        "top",
+        "nodes",
+        "short-jobs",
+        "site",
+        "tags",
+        "tags/run",
+        "searches",
+        "export",
+        "whoami",
+        "openapi.json",
+        "uses?pattern=*",
+        "jobs?count=true",
+        "jobs?limit=0",
+        "tags/count?by=user",
+        "tags/count?by=project",
+        "jobs/424242",
+        "jobs/424242/tags",
+        "jobs/424242/tags?why_not=true",
+        "jobs/424242/series/cpu",
+        "jobs/424242/series/zoras_metric",
+        "jobs/424242/rate",
+        "jobs/zora-session",
+        "jobs?node=n1",
+        "tags/try?condition=cores%20%3E%200",
+        "tags/try?condition=user%20%3D%20'zora'",
+        "tags/try?condition=uses('libzora*')",
+        "tags/try?condition=runs('zora*')",
+        "jobs?search=single-process",
+        "export?where=user%20%3D%20'zora'",
+        "processes?job=424242",
+        "processes?host=n1",
+    ]
+    .map(|path| format!("/api/v1/{path}"))
+    .into();
+    for question in
+        ["processes", "programs", "libraries", "modules", "uses?pattern=*&", "env-check", "short-jobs"]
+    {
+        let mark = if question.contains('?') { "" } else { "?" };
+        all.push(format!("/api/v1/{question}{mark}user=zora"));
+    }
+    for by in ["job", "user", "program", "library"] {
+        all.push(format!("/api/v1/uses?pattern=libzora*&group_by={by}"));
+    }
+    for by in ["cluster", "user", "project", "partition", "state", "day", "hour", "weekday"] {
+        all.push(format!("/api/v1/jobs?group_by={by}"));
+    }
+    for column in ["user", "project", "name", "comment", "zoras_metric_avg", "work_dir", "cpu_avg"] {
+        all.push(format!("/api/v1/jobs?sort=-{column}&columns=job,{column}"));
+        all.push(format!("/api/v1/jobs?count=true&where={column}%20is%20not%20null"));
+    }
+    for condition in [
+        "user = 'zora'",
+        "project like 'zoo*'",
+        "name like 'z*' or true",
+        "uses('libzora*')",
+        "runs('zora*')",
+        "zoras_metric_avg > 0",
+    ] {
+        all.push(format!("/api/v1/jobs?where={}", condition.replace(' ', "%20").replace('>', "%3E")));
+    }
+    all
+}
+
+/// What was asked comes back in errors: that tells nothing.
+fn without_question(text: &str, path: &str) -> String {
+    let mut text = text.to_owned();
+    if path.contains("424242") {
+        text = text.replace("424242", "");
+    }
+    if path.contains("zora") {
+        for word in ["zora-session", "zoras_metric_avg", "zoras_metric", "'zora'", "libzora", "zora*"] {
+            text = text.replace(word, "");
+        }
+    }
+    text
+}
+
+const SITE: &str = "[people]\nadministrators = ['ada']\nsupport = ['sven']\n[[project]]\nname = 'physics'\nmanagers = ['pia']\n";
+
+#[test]
+fn nobody_sees_the_jobs_of_others_through_any_question() {
+    let cluster = Cluster::start(SITE, &[]);
+    let count = |user: &str| {
+        let (_, text) = cluster.server.get("/api/v1/jobs?count=true", Some(&cluster.token_of(user))).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["count"].as_u64()
+    };
+    for (user, jobs) in [("zora", 1), ("otto", 1), ("pia", 1), ("eve", 0), ("sven", 2), ("ada", 2)] {
+        assert_eq!(count(user), Some(jobs), "{user}");
+    }
+    for user in ["otto", "pia", "eve"] {
+        for (path, status, text) in cluster.ask_all(&cluster.token_of(user)) {
+            let text = without_question(&text, &path);
+            for word in HERS {
+                assert!(!text.contains(word), "{user} asks {path}: {status} {text}");
+            }
+            assert!(status < 500, "{user} asks {path}: {status} {text}");
+        }
+    }
+    // The test can fail: she herself sees it in most of them, and so does whoever sees all.
+    for user in ["zora", "sven"] {
+        let seen = cluster.ask_all(&cluster.token_of(user)).into_iter().filter(|(path, _, text)| {
+            let text = without_question(text, path);
+            HERS.iter().any(|word| text.contains(word))
+        });
+        assert!(seen.count() > 25, "{user}");
+    }
+    assert!(!cluster.server.stop().contains("ERROR"));
+}
+
+#[test]
+fn a_role_says_what_somebody_may_do() {
+    let cluster = Cluster::start(SITE, &[]);
+    let server = &cluster.server;
+    let status = |path: &str, token: &str| server.get(path, Some(token)).unwrap().0.as_u16();
+    for (user, role, nodes, own) in [
+        ("otto", "user", 403, 200),
+        ("pia", "manager", 403, 200),
+        ("eve", "user", 403, 404),
+        ("sven", "support", 200, 200),
+        ("ada", "administrator", 200, 200),
+    ] {
+        let token = cluster.token_of(user);
+        let (_, text) = server.get("/api/v1/whoami", Some(&token)).unwrap();
+        let who: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!([&who["user"], &who["role"]], [user, role]);
+        assert_eq!(status("/api/v1/nodes", &token), nodes, "{user}");
+        assert_eq!(status("/api/v1/jobs/7", &token), own, "{user}");
+        let begun = Server::agent()
+            .post(format!("http://{}/api/v1/tags/run", server.address))
+            .header("authorization", format!("Bearer {token}"))
+            .send_empty()
+            .unwrap();
+        assert_eq!(begun.status() == 200, role == "administrator", "{user}");
+    }
+}
+
+#[test]
+fn a_token_that_is_forged_ended_or_revoked_is_refused() {
+    let cluster = Cluster::start(SITE, &[]);
+    let server = &cluster.server;
+    let status = |token: &str| server.get("/api/v1/jobs", Some(token)).unwrap();
+    let good = cluster.token_of("otto");
+    assert_eq!(status(&good).0, 200);
+    let mut other = good.clone().into_bytes();
+    let last = other.len() - 1;
+    other[last] = if other[last] == b'0' { b'1' } else { b'0' };
+    let other = String::from_utf8(other).unwrap();
+    // An administrator's name does not make an administrator's token.
+    let renamed = good.replacen("jgu_", "jga_", 1);
+    let expired = server.command(&["token", "create", "--user", "ada", "--expires", "2020-01-01T00:00:00Z"]);
+    let list = server.command(&["token", "list"]);
+    let id = list.lines().find(|line| line.contains("user otto")).unwrap().split(' ').next().unwrap();
+    server.command(&["token", "revoke", id]);
+    for (token, said) in [
+        (&*other, "not known"),
+        (&renamed, "not known"),
+        (&expired, "expired"),
+        (&good, "revoked"),
+        ("", "no token"),
+        ("jgu_", "not known"),
+    ] {
+        let (status, text) = status(token);
+        assert!(status == 401 && text.contains(said), "{token}: {status} {text}");
+    }
+}
+
+#[test]
+fn an_answer_that_takes_too_long_is_ended() {
+    let cluster = Cluster::start(SITE, &["--answer-within", "0.000001"]);
+    let began = Instant::now();
+    let (status, text) = cluster.server.get("/api/v1/jobs", Some(&cluster.token_of("otto"))).unwrap();
+    assert!(status == 504 && text.contains("ask for less"), "{status} {text}");
+    assert!(began.elapsed() < Duration::from_secs(10));
+    // Nothing is left of it that would keep others waiting.
+    assert_eq!(cluster.server.get("/health", None).unwrap().0, 200);
+}
+
+#[test]
+fn whoever_is_at_the_socket_gets_their_own_token() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("login.sock");
+    let cluster = Cluster::start(SITE, &["--login-socket", socket.to_str().unwrap()]);
+    let mut line = String::new();
+    BufReader::new(UnixStream::connect(&socket).unwrap()).read_line(&mut line).unwrap();
+    let answer: Value = serde_json::from_str(&line).unwrap();
+    let me = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+    assert_eq!(answer["user"], *me);
+    let (status, text) =
+        cluster.server.get("/api/v1/whoami", Some(answer["token"].as_str().unwrap())).unwrap();
+    let who: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status.as_u16(), &who["user"]), (200, &answer["user"]));
+    // However often somebody asks, their tokens are few.
+    for _ in 0..40 {
+        BufReader::new(UnixStream::connect(&socket).unwrap()).read_line(&mut line).unwrap();
+    }
+    assert!(cluster.server.command(&["token", "list"]).lines().count() < 24);
+}

@@ -1,0 +1,230 @@
+//! What whoever asks may see. The connection itself hides the rest: in front of each table stands a view of the same name with the rows that
+//! may be seen, so no question can forget to ask for less. A table that is not named here cannot be read by those who do not see all.
+
+use duckdb::Connection;
+
+use crate::StoreError;
+
+/// What somebody may see.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Sight {
+    /// Everything: administrators.
+    All,
+    /// All jobs, but not what people say of them among themselves.
+    Support { user: String },
+    /// Their own jobs, and those of these projects.
+    Own { user: String, projects: Vec<String> },
+}
+
+impl Sight {
+    /// Who it is, unless it is the machine's administrator without a name.
+    pub fn user(&self) -> Option<&str> {
+        match self {
+            Sight::All => None,
+            Sight::Support { user } | Sight::Own { user, .. } => Some(user),
+        }
+    }
+}
+
+/// Whose the rows of a table are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    /// Of nobody: of machines, of rules, or what only rows of others lead to.
+    Nobodys,
+    /// Jobs as they are accounted for.
+    Jobs,
+    /// Of what a user ran at some time, in a job or not. The columns: when it began, and until when it is known.
+    Users(&'static str, &'static str),
+    /// Of a reading of another table.
+    Readings(&'static str),
+    /// With the id of a job.
+    Ids(&'static str),
+    /// Of a job, or of a node where there is none.
+    Measured,
+    /// Variables of processes.
+    Environments,
+    /// Who is in which project.
+    Associations,
+    /// The store's own.
+    Hidden,
+}
+
+/// Every table there is, as a test sees.
+const TABLES: &[(&str, Rows)] = &[
+    ("accounting", Rows::Jobs),
+    ("process", Rows::Users("start_ns", "coalesce(t.end_ns, t.start_ns)")),
+    ("job", Rows::Users("start_ns", "coalesce(t.end_ns, t.heard_ns, t.start_ns)")),
+    ("job_sample", Rows::Users("time_ns", "t.time_ns")),
+    ("job_coarse", Rows::Users("time_ns", "t.time_ns")),
+    ("command_sample", Rows::Readings("job_sample")),
+    ("card_sample", Rows::Readings("job_sample")),
+    ("command_coarse", Rows::Readings("job_coarse")),
+    ("card_coarse", Rows::Readings("job_coarse")),
+    ("accounting_step", Rows::Ids("id")),
+    ("accounting_node", Rows::Ids("id")),
+    ("job_measure", Rows::Ids("id")),
+    ("measure", Rows::Measured),
+    ("environment", Rows::Environments),
+    ("site_association", Rows::Associations),
+    ("file", Rows::Nobodys),
+    ("object", Rows::Nobodys),
+    ("object_list", Rows::Nobodys),
+    ("module_list", Rows::Nobodys),
+    ("node_list", Rows::Nobodys),
+    ("node_sample", Rows::Nobodys),
+    ("node_coarse", Rows::Nobodys),
+    ("node_hardware", Rows::Nobodys),
+    ("node_now", Rows::Nobodys),
+    ("partition_now", Rows::Nobodys),
+    ("site_cluster", Rows::Nobodys),
+    ("site_node", Rows::Nobodys),
+    ("site_partition", Rows::Nobodys),
+    ("tag", Rows::Nobodys),
+    ("tag_version", Rows::Nobodys),
+    ("rule_set", Rows::Nobodys),
+    ("tag_due", Rows::Hidden),
+    ("tag_run", Rows::Hidden),
+    ("gap", Rows::Hidden),
+    ("health", Rows::Hidden),
+    ("received", Rows::Hidden),
+    ("schema_version", Rows::Hidden),
+    ("stream", Rows::Hidden),
+    ("unknown_entry", Rows::Hidden),
+    ("upkeep", Rows::Hidden),
+];
+
+/// Agents and batch systems do not agree to the second on when a job began.
+const SLACK_NS: i64 = 60_000_000_000;
+
+/// Puts the views in front of the tables, for good: a connection has the sight it was made with.
+pub(crate) fn limit(connection: &Connection, sight: &Sight) -> Result<(), StoreError> {
+    if *sight == Sight::All {
+        return Ok(());
+    }
+    let database: String = connection.query_row("SELECT current_database()", [], |row| row.get(0))?;
+    let views: Vec<String> = TABLES
+        .iter()
+        .filter_map(|(table, rows)| {
+            let condition = condition(*rows, sight)?;
+            Some(format!(
+                "CREATE TEMP VIEW {table} AS SELECT t.*, t.rowid AS rowid FROM \"{database}\".main.{table} t WHERE {condition};"
+            ))
+        })
+        .collect();
+    Ok(connection.execute_batch(&views.join("\n"))?)
+}
+
+/// Which rows of `t` are seen; `None` for all of them.
+fn condition(rows: Rows, sight: &Sight) -> Option<String> {
+    let Sight::Own { user, projects } = sight else { return None };
+    let user = text(user);
+    let of_projects =
+        (!projects.is_empty()).then(|| projects.iter().map(|name| text(name)).collect::<Vec<_>>().join(", "));
+    Some(match rows {
+        Rows::Nobodys => return None,
+        Rows::Hidden => "false".to_owned(),
+        Rows::Jobs => match of_projects {
+            None => format!("t.\"user\" = {user}"),
+            Some(projects) => format!("(t.\"user\" = {user} OR t.project IN ({projects}))"),
+        },
+        Rows::Users(from, until) => match of_projects {
+            None => format!("t.\"user\" = {user}"),
+            // Whoever is in no job has it with no project.
+            Some(_) => format!(
+                "(t.\"user\" = {user} OR t.job IS NOT NULL AND EXISTS (SELECT 1 FROM temp.main.accounting s \
+                   WHERE s.job = t.job AND s.\"user\" = t.\"user\" AND t.{from} <= coalesce(s.end_ns, 9223372036854775807) \
+                   AND {until} >= s.start_ns - {SLACK_NS}))"
+            ),
+        },
+        Rows::Readings(of) => format!(
+            "EXISTS (SELECT 1 FROM temp.main.{of} s WHERE s.host = t.host AND s.time_ns = t.time_ns \
+               AND s.job IS NOT DISTINCT FROM t.job AND s.session IS NOT DISTINCT FROM t.session)"
+        ),
+        Rows::Ids(column) => format!("t.{column} IN (SELECT s.id FROM temp.main.accounting s)"),
+        Rows::Measured => "(t.job IS NULL OR t.job IN (SELECT s.id FROM temp.main.accounting s))".to_owned(),
+        Rows::Environments => {
+            "t.id IN (SELECT s.environment FROM temp.main.process s WHERE s.environment IS NOT NULL)"
+                .to_owned()
+        }
+        Rows::Associations => match of_projects {
+            None => format!("t.\"user\" = {user}"),
+            Some(projects) => format!("(t.\"user\" = {user} OR t.account IN ({projects}))"),
+        },
+    })
+}
+
+/// As text of a query.
+fn text(name: &str) -> String {
+    format!("'{}'", name.replace('\0', "").replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(user: &str, projects: &[&str]) -> Sight {
+        Sight::Own { user: user.into(), projects: projects.iter().map(|name| (*name).to_owned()).collect() }
+    }
+
+    fn store() -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        crate::schema::migrate(&connection).unwrap();
+        connection
+    }
+
+    #[test]
+    fn every_table_is_named() {
+        let connection = store();
+        let mut query = connection
+            .prepare("SELECT table_name FROM duckdb_tables() WHERE NOT internal ORDER BY table_name")
+            .unwrap();
+        let there: Vec<String> = query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        let mut named: Vec<&str> = TABLES.iter().map(|(table, _)| *table).collect();
+        named.sort_unstable();
+        assert_eq!(there, named, "whose are the rows of a new table?");
+    }
+
+    #[test]
+    fn others_are_not_there() {
+        let connection = store();
+        connection
+            .execute_batch(
+                "INSERT INTO accounting BY NAME SELECT * FROM (VALUES \
+                   (1, '1', '1', 'anna', 'physics', 100, 200), (2, '2', '2', 'otto', 'physics', 100, 200), \
+                   (3, '3', '3', 'eve', 'secret', 100, 200), (4, '4', '4', NULL, NULL, 100, 200), \
+                   (5, '2', '2', 'eve', 'secret', 900000000000, 900000000200)) \
+                   t(id, job, shown, \"user\", project, start_ns, end_ns); \
+                 INSERT INTO job BY NAME SELECT job, \"user\", start_ns, end_ns, 1 AS nodes, false AS is_shared, 1 AS readings, \
+                   0 AS computed_ns FROM accounting; \
+                 INSERT INTO job_measure BY NAME SELECT id, 'm' AS metric, true AS is_ours, true AS is_told, 1 AS nodes, 1 AS readings \
+                   FROM accounting; \
+                 INSERT INTO upkeep BY NAME SELECT 'x' AS name, 1 AS value",
+            )
+            .unwrap();
+        let seen = |sight: &Sight, sql: &str| -> Vec<String> {
+            let reader = connection.try_clone().unwrap();
+            limit(&reader, sight).unwrap();
+            let mut query = reader.prepare(sql).unwrap();
+            query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        };
+        let ids = "SELECT id::VARCHAR FROM accounting ORDER BY id";
+        let measured = "SELECT \"user\" || rowid FROM job ORDER BY rowid";
+        let beside = "SELECT id::VARCHAR FROM job_measure ORDER BY id";
+        for (sight, jobs, rows) in [
+            (own("anna", &[]), vec!["1"], vec!["anna0"]),
+            (own("anna", &["physics"]), vec!["1", "2"], vec!["anna0", "otto1"]),
+            (own("eve", &["physics"]), vec!["1", "2", "3", "5"], vec!["anna0", "otto1", "eve2", "eve4"]),
+            (own("x' OR true --", &[]), vec![], vec![]),
+            (own("", &["' OR 'a' = 'a"]), vec![], vec![]),
+        ] {
+            assert_eq!(seen(&sight, ids), jobs, "{sight:?}");
+            assert_eq!(seen(&sight, beside), jobs, "{sight:?}");
+            assert_eq!(seen(&sight, measured), rows, "{sight:?}");
+            assert_eq!(seen(&sight, "SELECT name FROM upkeep"), Vec::<String>::new(), "{sight:?}");
+        }
+        let support = Sight::Support { user: "sven".into() };
+        for sight in [Sight::All, support] {
+            assert_eq!(seen(&sight, ids).len(), 5, "{sight:?}");
+        }
+    }
+}
