@@ -12,6 +12,7 @@ use store::{Catalogue, Rules};
 use tokio::sync::Semaphore;
 
 use crate::account;
+use crate::assign;
 use crate::committer::Committer;
 use crate::error::ApiError;
 use crate::ingest::{self, IngestLimits};
@@ -79,7 +80,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/export", get(jobs::export))
         .route("/api/v1/jobs/columns", get(jobs::columns))
         .route("/api/v1/jobs/{id}", get(read::job))
-        .route("/api/v1/jobs/{id}/tags", get(tags::explain))
+        .route("/api/v1/jobs/{id}/tags", get(tags::explain).post(assign::assign))
         .route("/api/v1/tags", get(tags::list))
         .route("/api/v1/tags/count", get(tags::count))
         .route("/api/v1/tags/try", get(tags::trial))

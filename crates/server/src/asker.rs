@@ -28,7 +28,11 @@ impl Asker {
         let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = app.tokens.check(header, Timestamp::now())?;
         match token.grant {
-            Grant::Admin => Ok(Asker { name: token.id, role: Role::Administrator, sight: Sight::All }),
+            Grant::Admin => Ok(Asker {
+                sight: Sight::Administrator { user: token.id.clone() },
+                name: token.id,
+                role: Role::Administrator,
+            }),
             Grant::User { user } => {
                 let people = app.readers.people();
                 Ok(Asker { role: people.role(&user), sight: people.sight(&user), name: user })

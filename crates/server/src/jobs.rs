@@ -20,7 +20,7 @@ use crate::asker::Asker;
 use crate::error::ApiError;
 use crate::read::{Asked, Rows, asked, check_text, nanos};
 use crate::readers::ask;
-use crate::tags::{Wanted, searched};
+use crate::tags::{self, Typed, searched};
 
 /// Rows in one answer unless the question says otherwise.
 const LIMIT: u64 = 100;
@@ -43,6 +43,10 @@ pub struct Jobs {
     any: Option<String>,
     /// With none of these tags.
     none: Option<String>,
+    /// On which this user has set a tag, or somebody of a project: `project:NAME`.
+    tagged_by: Option<String>,
+    /// On which some tag was set by a rule (`auto`) or by people (`manual`).
+    tagged: Option<String>,
     /// As a search says that has this name, see `/api/v1/searches`.
     search: Option<String>,
     /// On this node.
@@ -65,6 +69,9 @@ pub struct Jobs {
     /// Only how many there are.
     #[serde(default)]
     count: bool,
+    /// Those who `tagged_by` means.
+    #[serde(skip)]
+    people: Option<Vec<String>>,
 }
 
 /// Jobs of the whole collection: `rows` and whether there are `more`, or their `count`.
@@ -75,7 +82,9 @@ pub async fn jobs(
     State(app): State<Arc<App>>,
     query: Asked<Jobs>,
 ) -> Result<Response, ApiError> {
-    let asked = asked(query)?;
+    let mut asked = asked(query)?;
+    asked.tagged_by.as_deref().map_or(Ok(()), check_text)?;
+    asked.people = asked.tagged_by.as_deref().map(|text| tags::people(&app, text));
     let declared = app.readers.tags();
     let Question { which, page } = match asked.question(&FIXED, &declared) {
         Ok(question) => question,
@@ -129,8 +138,10 @@ impl Jobs {
                 .map_err(|error| ApiError::BadRequest(error.to_string()))
         };
         self.node.as_deref().map_or(Ok(()), check_text)?;
-        let wanted = Wanted { all: self.all.clone(), any: self.any.clone(), none: self.none.clone() };
-        let mut tagged = wanted.tagged(declared)?;
+        let typed = Typed { all: self.all.clone(), any: self.any.clone(), none: self.none.clone() };
+        let mut tagged = typed.tagged(declared)?;
+        tagged.origin = self.tagged.as_deref().map(tags::origin).transpose()?;
+        tagged.by = self.people.clone();
         let search = self.search.as_deref().map(|name| searched(declared, name)).transpose()?;
         let (own, also) = search.map_or((Tagged::default(), None), |(tagged, also)| (tagged, also));
         tagged.all.extend(own.all);

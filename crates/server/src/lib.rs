@@ -8,6 +8,7 @@
 pub mod account;
 pub mod app;
 pub mod asker;
+pub mod assign;
 pub mod backup;
 pub mod body;
 pub mod committer;
@@ -28,6 +29,7 @@ pub mod read;
 pub mod readers;
 pub mod retention;
 pub mod rounds;
+pub mod rules_watch;
 pub mod serve;
 pub mod settings;
 pub mod site;

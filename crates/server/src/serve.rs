@@ -25,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::rate::{Rates, Share};
 use crate::readers::Readers;
 use crate::retention;
+use crate::rules_watch;
 use crate::settings::Wishes;
 use crate::summaries;
 use crate::tls::Tls;
@@ -82,6 +83,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     retention::start(options.keep, committer.clone(), metrics.clone())?;
     let summaries = summaries::start(store.reader()?, committer.clone())?;
     let judging = judging::start(committer.clone())?;
+    let rules_watch = rules_watch::start(site_path(options), store.clone(), committer.clone())?;
     let tokens = Tokens::open(&data.path)?;
     let tls =
         options.tls.as_ref().map(|(certificate, key)| Tls::open(certificate, key)).transpose()?.map(Arc::new);
@@ -111,6 +113,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     });
     // Requests that did not end in time are dropped here.
     runtime.shutdown_timeout(Duration::from_secs(1));
+    rules_watch.stop();
     judging.stop();
     summaries.stop();
     committing.stop();
@@ -132,13 +135,15 @@ fn read_rules(file: Option<&Path>) -> anyhow::Result<Rules> {
 
 /// The file that was named must be there; the one in the data directory may be.
 fn read_site(options: &Options) -> anyhow::Result<Site> {
-    let own = options.data.join(SITE);
-    let path = match &options.site {
-        Some(path) => path,
-        None if own.exists() => &own,
-        None => return Ok(Site::shipped()?),
-    };
-    Site::parse(&read_text(path)?).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+    let path = site_path(options);
+    if options.site.is_none() && !path.exists() {
+        return Ok(Site::shipped()?);
+    }
+    Site::parse(&read_text(&path)?).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+}
+
+fn site_path(options: &Options) -> PathBuf {
+    options.site.clone().unwrap_or_else(|| options.data.join(SITE))
 }
 
 fn read_text(path: &Path) -> anyhow::Result<String> {

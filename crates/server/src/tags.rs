@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::Filter;
-use store::jobs::{FIXED, Tagged, Which};
+use store::jobs::{FIXED, Origin, Tagged, Wanted, Which};
 use store::query::tags::{Explain, TagsBy, run_row};
-use store::tags::Declared;
+use store::tags::{Declared, Known};
 use tags::Search;
 use utoipa::IntoParams;
 
@@ -25,14 +25,14 @@ use crate::read::{Asked, Rows, asked, check_text, nanos};
 use crate::readers::ask;
 
 /// Which tags jobs must have, as it is written: names with commas between them.
-#[derive(Debug, Default, Clone, Deserialize)]
-pub struct Wanted {
+#[derive(Debug, Default, Clone)]
+pub struct Typed {
     pub all: Option<String>,
     pub any: Option<String>,
     pub none: Option<String>,
 }
 
-impl Wanted {
+impl Typed {
     /// By the tags that are declared.
     pub fn tagged(&self, declared: &Declared) -> Result<Tagged, ApiError> {
         let names = |list: &str| -> Vec<String> {
@@ -50,11 +50,13 @@ fn combined(
     any: &[Vec<String>],
     none: &[String],
 ) -> Result<Tagged, ApiError> {
-    let bits = |names: &[String]| names.iter().map(|name| bit(declared, name)).collect::<Result<Vec<_>, _>>();
+    let tags =
+        |names: &[String]| names.iter().map(|name| wanted(declared, name)).collect::<Result<Vec<_>, _>>();
     Ok(Tagged {
-        all: bits(all)?,
-        any: any.iter().map(|names| bits(names)).collect::<Result<_, _>>()?,
-        none: bits(none)?,
+        all: tags(all)?,
+        any: any.iter().map(|names| tags(names)).collect::<Result<_, _>>()?,
+        none: tags(none)?,
+        ..Tagged::default()
     })
 }
 
@@ -73,17 +75,30 @@ fn searches() -> Result<Vec<Search>, ApiError> {
     tags::search::shipped().map_err(|_| ApiError::Internal("the searches that are shipped cannot be read"))
 }
 
-fn bit(declared: &Declared, name: &str) -> Result<u32, ApiError> {
-    let known = declared
-        .named(name)
-        .ok_or_else(|| ApiError::BadRequest(format!("there is no tag `{name}`: see jobglass tags list")))?;
-    let rule = known.rule.ok_or_else(|| {
-        ApiError::BadRequest(format!(
-            "`{}` is set by people, and nobody can do that yet",
-            known.tag.declared.name
-        ))
-    })?;
-    Ok(rule.bit)
+fn known<'a>(declared: &'a Declared, name: &str) -> Result<&'a Known, ApiError> {
+    let known = declared.named(name);
+    known.ok_or_else(|| ApiError::BadRequest(format!("there is no tag `{name}`: see jobglass tags list")))
+}
+
+fn wanted(declared: &Declared, name: &str) -> Result<Wanted, ApiError> {
+    Ok(Wanted::of(declared, known(declared, name)?))
+}
+
+/// Who has set a tag: a user, or `project:NAME` for all who are in it.
+pub fn people(app: &App, text: &str) -> Vec<String> {
+    match text.strip_prefix("project:") {
+        Some(project) => app.readers.people().members(project).into_iter().collect(),
+        None => vec![text.to_owned()],
+    }
+}
+
+/// `auto` or `manual`.
+pub fn origin(text: &str) -> Result<Origin, ApiError> {
+    match text {
+        "auto" => Ok(Origin::Rule),
+        "manual" => Ok(Origin::Person),
+        _ => Err(ApiError::BadRequest(format!("tags are set `auto` or `manual`, not `{text}`"))),
+    }
 }
 
 /// Tags that are declared, with how many jobs have them.
@@ -140,12 +155,13 @@ pub async fn count(
         ApiError::BadRequest(format!("tags cannot be counted by `{by}`, but by {}", known.join(", ")))
     })?;
     let declared = app.readers.tags();
-    let chosen = Wanted { any: tags.clone(), ..Wanted::default() }.tagged(&declared)?;
+    let chosen = Typed { any: tags.clone(), ..Typed::default() }.tagged(&declared)?;
     let which = Jobs::of(r#where, since, until).which(&FIXED, &declared)?;
     let rows = ask(&app, &asker.sight, move |reader| reader.count_tags(&which, by)).await?;
     let is_chosen = |row: &Map<String, Value>| {
-        let known = row["tag"].as_str().and_then(|name| declared.named(name)?.rule);
-        tags.is_none() || known.is_some_and(|rule| chosen.any.iter().flatten().any(|bit| *bit == rule.bit))
+        let known = row["tag"].as_str().and_then(|name| declared.named(name));
+        let is_chosen = |known: &Known| chosen.any.iter().flatten().any(|of| of.tag == known.tag.declared.id);
+        tags.is_none() || known.is_some_and(is_chosen)
     };
     Ok(Rows::new(rows.into_iter().filter(is_chosen).collect(), u64::MAX))
 }
@@ -179,7 +195,7 @@ pub async fn explain(
         .flatten()
         .try_for_each(|text| check_text(text))?;
     if let Some(tag) = &tag {
-        bit(&app.readers.tags(), tag)?;
+        known(&app.readers.tags(), tag)?;
     }
     let what = Explain {
         filter: Filter { cluster, job: Some(id.clone()), ..Filter::default() },
@@ -220,7 +236,7 @@ pub async fn trial(
     check_text(&condition)?;
     let condition = Condition::parse(&condition, &FIXED.catalogue)
         .map_err(|error| ApiError::BadRequest(error.to_string()))?;
-    let than = than.map(|name| bit(&app.readers.tags(), &name)).transpose()?;
+    let than = than.map(|name| wanted(&app.readers.tags(), &name)).transpose()?;
     let which = Which { since_ns: since.map(nanos), until_ns: until.map(nanos), ..Which::default() };
     Ok(Json(ask(&app, &asker.sight, move |reader| reader.try_condition(&which, &condition, than)).await?))
 }

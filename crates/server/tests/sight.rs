@@ -307,6 +307,61 @@ fn a_role_says_what_somebody_may_do() {
 }
 
 #[test]
+fn owners_managers_and_administrators_set_tags() {
+    let cluster = Cluster::start(SITE, &[]);
+    let server = &cluster.server;
+    let say = |user: &str, job: &str, tag: &str, more: &str| {
+        let tag = tag.replace(' ', "%20");
+        let url = format!("http://{}/api/v1/jobs/{job}/tags?tag={tag}&has=true{more}", server.address);
+        let request =
+            Server::agent().post(url).header("authorization", format!("Bearer {}", cluster.token_of(user)));
+        let mut answer = request.send_empty().unwrap();
+        (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+    };
+    let iterative = "job_behavior ITERATIVE";
+    for (user, job, tag, more, status, said) in [
+        ("otto", "7", iterative, "", 200, "\"is_new\":true"),
+        ("pia", "7", "job_bug DEADLOCK", "", 200, "\"is_new\":true"),
+        ("ada", "424242", iterative, "", 200, "\"is_new\":true"),
+        ("ada", "7", iterative, "", 200, "\"is_new\":false"),
+        ("sven", "7", iterative, "", 403, "may not tag job 7"),
+        ("sven", "7", iterative, "&personal=true", 200, "\"is_new\":true"),
+        // Whoever does not see a job hears what they would hear of one that there is not.
+        ("eve", "7", iterative, "", 404, "no batch system told of job 7"),
+        ("eve", "7777", iterative, "", 404, "no batch system told of job 7777"),
+        ("otto", "424242", iterative, "&personal=true", 404, "no batch system"),
+        ("otto", "7", "no such tag", "", 400, "there is no tag"),
+        ("otto", "7", iterative, "&reason=%00", 400, "zero byte"),
+    ] {
+        let (is, text) = say(user, job, tag, more);
+        assert!(is == status && text.contains(said), "{user} {job} {tag}: {is} {text}");
+    }
+    let found = |user: &str, query: &str| {
+        let path = format!("/api/v1/jobs?columns=job&{query}");
+        let (_, text) = server.get(&path, Some(&cluster.token_of(user))).unwrap();
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        let jobs = answer["rows"].as_array().unwrap_or_else(|| panic!("{text}")).iter();
+        jobs.map(|row| row["job"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let tagged = "all=job_behavior%20ITERATIVE&sort=job";
+    for (user, query, jobs) in [
+        ("ada", tagged, vec!["424242", "7"]),
+        ("otto", tagged, vec!["7"]),
+        ("zora", tagged, vec!["424242"]),
+        // His own personal one.
+        ("sven", tagged, vec!["7"]),
+        ("eve", tagged, vec![]),
+        ("ada", "tagged_by=otto", vec!["7"]),
+        ("ada", "tagged_by=project:physics", vec!["7"]),
+        ("ada", "tagged_by=sven", vec![]),
+        ("zora", "tagged_by=otto", vec![]),
+        ("ada", "tagged=manual&sort=job", vec!["424242", "7"]),
+    ] {
+        assert_eq!(found(user, query), jobs, "{user} {query}");
+    }
+}
+
+#[test]
 fn a_token_that_is_forged_ended_or_revoked_is_refused() {
     let cluster = Cluster::start(SITE, &[]);
     let server = &cluster.server;
@@ -366,4 +421,128 @@ fn whoever_is_at_the_socket_gets_their_own_token() {
         BufReader::new(UnixStream::connect(&socket).unwrap()).read_line(&mut line).unwrap();
     }
     assert!(cluster.server.command(&["token", "list"]).lines().count() < 24);
+}
+
+/// Asks until the answer is as expected, or some seconds are over.
+fn until(mut is_so: impl FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    while !is_so() {
+        if began.elapsed() > Duration::from_secs(15) {
+            return false;
+        }
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    true
+}
+
+#[test]
+fn a_rule_that_an_administrator_changes_counts_without_a_restart() {
+    let cluster = Cluster::start(SITE, &[]);
+    let server = &cluster.server;
+    let admin = server.token("admin");
+    let get = |path: &str, token: &str| -> Value {
+        let (_, text) = server.get(path, Some(token)).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let site = |cores: u32| {
+        format!(
+            "{SITE}[[tag]]\nid = 1001\nname = 'site WIDE'\ngroup = 'site'\ncriterion = 'cores >= {cores}'\ndescription = 'Wide.'\n"
+        )
+    };
+    let file = server.data().join("site.toml");
+    let version = || {
+        let rows = get("/api/v1/tags", &admin)["rows"].clone();
+        rows.as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["tag"] == "site WIDE")
+            .map(|row| row["version"].clone())
+    };
+    assert_eq!(version(), None);
+    // Of these two nothing was measured that could come late and have them judged again.
+    let told = |number: &str| {
+        cluster.send(
+            "POST",
+            "accounting",
+            minicbor::to_vec([cluster.job(number, "otto", "physics")]).unwrap(),
+        );
+    };
+    let is_wide = |number: &str| {
+        let rows = get("/api/v1/jobs?all=site%20WIDE&columns=job", &admin)["rows"].clone();
+        rows.as_array().is_some_and(|rows| rows.iter().any(|row| row["job"] == number))
+    };
+    told("6");
+    assert!(until(|| get("/api/v1/jobs/6/tags", &admin)["is_judged"] == true));
+    fs::write(&file, site(2)).unwrap();
+    assert!(until(|| version() == Some(1.into())), "{}", server.log());
+    told("8");
+    assert!(until(|| is_wide("8")), "{}", server.log());
+    assert!(!is_wide("6"), "it was judged before there was the rule");
+    // A rule that makes no sense changes nothing, and is said.
+    fs::write(&file, site(2).replace("cores >=", "no_such_column >=")).unwrap();
+    assert!(until(|| server.log().contains("no_such_column")));
+    assert_eq!(version(), Some(1.into()));
+    fs::write(&file, site(3)).unwrap();
+    assert!(until(|| version() == Some(2.into())), "{}", server.log());
+    let why = get("/api/v1/jobs/8/tags?tag=site%20WIDE", &admin);
+    assert_eq!([&why["tags"][0]["version"], &why["tags"][0]["newest_version"]], [&Value::from(1), &2.into()]);
+    assert!(is_wide("8"), "the history is judged when somebody asks");
+    let begun = Server::agent().post(format!("http://{}/api/v1/tags/run", server.address));
+    assert_eq!(begun.header("authorization", format!("Bearer {admin}")).send_empty().unwrap().status(), 200);
+    assert!(until(|| !is_wide("8")), "{}", server.log());
+    assert_eq!(get("/api/v1/jobs/8/tags?tag=site%20WIDE", &admin)["tags"][0]["version"], 2);
+    // So does who may do what.
+    let nodes = |user: &str| server.get("/api/v1/nodes", Some(&cluster.token_of(user))).unwrap().0;
+    assert_eq!(nodes("otto"), 403);
+    fs::write(&file, site(3).replace("support = ['sven']", "support = ['sven', 'otto']")).unwrap();
+    assert!(until(|| nodes("otto") == 200));
+}
+
+#[test]
+fn a_condition_is_no_way_to_the_database() {
+    let cluster = Cluster::start(SITE, &[]);
+    let token = cluster.token_of("otto");
+    let file = cluster.server.data().join("written");
+    let copy = format!("COPY accounting TO '{}'", file.display());
+    let attach = format!("ATTACH '{}'", file.display());
+    for condition in [
+        "cores > 0; DROP TABLE accounting",
+        "cores > 0 -- and user = 'otto'",
+        "cores > 0 /* */ or true",
+        "cores > (SELECT max(cores) FROM accounting)",
+        "user = 'otto' UNION SELECT * FROM process",
+        "read_csv('/etc/passwd') is not null",
+        "read_text('/etc/passwd') = ''",
+        "getvariable('x') = 1",
+        &copy,
+        &attach,
+        "pragma_version() = ''",
+        "PRAGMA database_list",
+        "repeat('a', 1000000000) = name",
+        "range(1000000000) = 1",
+        "cores > 1e999",
+        "\"jobglass\".main.accounting = 1",
+        "main.accounting.user = 'zora'",
+        "c.user = 'zora'",
+        "name = '\u{0}'",
+    ] {
+        let encoded: String = condition.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        for path in [
+            "jobs?where=",
+            "jobs?count=true&where=",
+            "tags/try?condition=",
+            "export?where=",
+            "tags/count?by=user&where=",
+        ] {
+            let (status, text) =
+                cluster.server.get(&format!("/api/v1/{path}{encoded}"), Some(&token)).unwrap();
+            assert_eq!(status, 400, "{path} {condition}: {text}");
+            assert!(
+                !text.contains("Binder") && !text.contains("Parser"),
+                "the database saw {condition}: {text}"
+            );
+        }
+    }
+    assert!(!file.exists());
+    assert!(!cluster.server.stop().contains("ERROR"));
 }

@@ -60,9 +60,16 @@ const OLD_COMMANDS_OF_USER: &str = "DELETE FROM command_coarse c USING job_coars
     AND c.session IS NOT DISTINCT FROM j.session AND c.host = j.host AND c.node IS NOT DISTINCT FROM j.node \
     AND c.from_ns <= j.time_ns AND c.time_ns >= j.from_ns";
 
-/// What belongs to whom the job belongs, by the job's id: its steps, what it had on its nodes, and what others measured of it.
-const OF_JOBS: [(&str, &str); 4] =
-    [("accounting_step", "id"), ("accounting_node", "id"), ("job_measure", "id"), ("measure", "job")];
+/// What belongs to whom the job belongs, by the job's id: its steps, what it had on its nodes, what people
+/// said of it, and what others measured of it.
+const OF_JOBS: [(&str, &str); 6] = [
+    ("accounting_step", "id"),
+    ("accounting_node", "id"),
+    ("assignment", "id"),
+    ("assignment_refused", "id"),
+    ("job_measure", "id"),
+    ("measure", "job"),
+];
 
 /// The jobs of a user.
 const JOBS_OF_USER: &str = "SELECT id FROM accounting WHERE \"user\" = ? OR uid = ?";
@@ -109,6 +116,7 @@ impl Writer {
                     let sql = format!("DELETE FROM {table} WHERE {column} IN ({JOBS_OF_USER})");
                     transaction.execute(&sql, params![user, uid])?;
                 }
+                transaction.execute("DELETE FROM assignment WHERE \"by\" = ?", params![user])?;
                 transaction.execute("DELETE FROM site_association WHERE \"user\" = ?", params![user])?;
                 transaction
                     .execute("DELETE FROM accounting WHERE \"user\" = ? OR uid = ?", params![user, uid])?;

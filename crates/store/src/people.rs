@@ -68,10 +68,16 @@ impl People {
             .is_some_and(|project| project.members.contains(user) || project.managers.contains(user))
     }
 
+    /// Those who are in a project, or have a say in it.
+    pub fn members(&self, project: &str) -> BTreeSet<String> {
+        let project = self.projects.get(project);
+        project.map_or_else(BTreeSet::new, |of| of.members.union(&of.managers).cloned().collect())
+    }
+
     /// What somebody may see.
     pub fn sight(&self, user: &str) -> Sight {
         match self.role(user) {
-            Role::Administrator => Sight::All,
+            Role::Administrator => Sight::Administrator { user: user.to_owned() },
             Role::Support => Sight::Support { user: user.to_owned() },
             Role::User | Role::Manager => {
                 let is_seen = |project: &&String| match self.site.see_project {
@@ -152,7 +158,7 @@ mod tests {
             projects: projects.iter().map(|name| (*name).to_owned()).collect(),
         };
         for (see, user, role, sight) in [
-            ("managers", "ada", Role::Administrator, Sight::All),
+            ("managers", "ada", Role::Administrator, Sight::Administrator { user: "ada".into() }),
             ("managers", "sven", Role::Support, Sight::Support { user: "sven".into() }),
             ("managers", "pia", Role::Manager, own("pia", &["physics"])),
             ("managers", "carl", Role::Manager, own("carl", &["chemistry"])),

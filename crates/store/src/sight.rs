@@ -8,8 +8,10 @@ use crate::StoreError;
 /// What somebody may see.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Sight {
-    /// Everything: administrators.
+    /// Everything: the server itself.
     All,
+    /// Everything but what is others' own: administrators.
+    Administrator { user: String },
     /// All jobs, but not what people say of them among themselves.
     Support { user: String },
     /// Their own jobs, and those of these projects.
@@ -17,11 +19,11 @@ pub enum Sight {
 }
 
 impl Sight {
-    /// Who it is, unless it is the machine's administrator without a name.
+    /// Who it is.
     pub fn user(&self) -> Option<&str> {
         match self {
             Sight::All => None,
-            Sight::Support { user } | Sight::Own { user, .. } => Some(user),
+            Sight::Administrator { user } | Sight::Support { user } | Sight::Own { user, .. } => Some(user),
         }
     }
 }
@@ -43,6 +45,8 @@ enum Rows {
     Measured,
     /// Variables of processes.
     Environments,
+    /// What people said of jobs.
+    Assignments,
     /// Who is in which project.
     Associations,
     /// The store's own.
@@ -60,6 +64,8 @@ const TABLES: &[(&str, Rows)] = &[
     ("card_sample", Rows::Readings("job_sample")),
     ("command_coarse", Rows::Readings("job_coarse")),
     ("card_coarse", Rows::Readings("job_coarse")),
+    ("assignment", Rows::Assignments),
+    ("assignment_refused", Rows::Ids("id")),
     ("accounting_step", Rows::Ids("id")),
     ("accounting_node", Rows::Ids("id")),
     ("job_measure", Rows::Ids("id")),
@@ -116,12 +122,15 @@ pub(crate) fn limit(connection: &Connection, sight: &Sight) -> Result<(), StoreE
 
 /// Which rows of `t` are seen; `None` for all of them.
 fn condition(rows: Rows, sight: &Sight) -> Option<String> {
+    if rows == Rows::Assignments {
+        return assignments(sight);
+    }
     let Sight::Own { user, projects } = sight else { return None };
     let user = text(user);
     let of_projects =
         (!projects.is_empty()).then(|| projects.iter().map(|name| text(name)).collect::<Vec<_>>().join(", "));
     Some(match rows {
-        Rows::Nobodys => return None,
+        Rows::Nobodys | Rows::Assignments => return None,
         Rows::Hidden => "false".to_owned(),
         Rows::Jobs => match of_projects {
             None => format!("t.\"user\" = {user}"),
@@ -150,6 +159,20 @@ fn condition(rows: Rows, sight: &Sight) -> Option<String> {
             None => format!("t.\"user\" = {user}"),
             Some(projects) => format!("(t.\"user\" = {user} OR t.account IN ({projects}))"),
         },
+    })
+}
+
+/// What somebody says of a job is seen by those who see the job because it is theirs or their project's, and by administrators; what is personal
+/// by nobody else.
+fn assignments(sight: &Sight) -> Option<String> {
+    let own = text(sight.user()?);
+    Some(match sight {
+        Sight::All => return None,
+        Sight::Administrator { .. } => format!("(NOT t.is_personal OR t.\"by\" = {own})"),
+        Sight::Support { .. } => format!("t.\"by\" = {own}"),
+        Sight::Own { .. } => format!(
+            "(NOT t.is_personal OR t.\"by\" = {own}) AND t.id IN (SELECT s.id FROM temp.main.accounting s)"
+        ),
     })
 }
 

@@ -1,5 +1,8 @@
 //! Keeps what a batch system says of its machine, cluster by cluster.
 
+use std::sync::Arc;
+
+use digest::Site;
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, ToSql};
 use record::accounting::TimeLimit;
@@ -31,6 +34,25 @@ impl Writer {
         transaction.commit()?;
         self.people.put(People::load(&self.connection, &self.site)?);
         self.declare_tags()
+    }
+
+    /// Tags and people are as the site says now; the rest of what it says counts from the next start on. Nothing changes if its tags make no
+    /// sense.
+    pub fn change_rules(&mut self, said: &Site) -> Result<(), StoreError> {
+        let changed = Site {
+            tags: said.tags.clone(),
+            own_tags: said.own_tags.clone(),
+            people: said.people.clone(),
+            projects: said.projects.clone(),
+            ..(*self.site).clone()
+        };
+        let before = std::mem::replace(&mut self.site, Arc::new(changed));
+        if let Err(error) = self.declare_tags() {
+            self.site = before;
+            return Err(error);
+        }
+        self.people.put(People::load(&self.connection, &self.site)?);
+        Ok(())
     }
 
     /// The site may say something else than when this was written last.

@@ -77,6 +77,12 @@ pub struct JobsArgs {
     /// With none of these tags
     #[arg(long, value_name = "TAGS", value_delimiter = ',', help_heading = "Tags")]
     pub none: Vec<String>,
+    /// On which this user has set a tag, or somebody of a project
+    #[arg(long, value_name = "USER|project:NAME", help_heading = "Tags")]
+    pub tagged_by: Option<String>,
+    /// On which some tag was set by a rule, or by people
+    #[arg(long, value_name = "HOW", value_parser = ["auto", "manual"], help_heading = "Tags")]
+    pub tagged: Option<String>,
     /// A combination of tags that has a name; help lists them
     #[arg(long, value_name = "NAME", help_heading = "Tags")]
     pub search: Option<String>,

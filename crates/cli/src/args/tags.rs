@@ -11,11 +11,15 @@ pub enum TagsCommand {
     Explain(ExplainArgs),
     Try(TryArgs),
     Run(RunTagsArgs),
+    /// Set a tag on a job: yours, one of a project that you manage, or any as administrator
+    Set(SetArgs),
+    /// Take a tag off a job, whoever has set it; a rule does not set it again
+    Unset(SetArgs),
 }
 
 /// Show the tags that are declared, and how many jobs have each
 ///
-/// Jobs that were not judged yet are not counted; those that people set cannot be set yet.
+/// Jobs that were not judged yet are not counted, unless people have set the tag. You count what you see.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  jobglass tags list\n  jobglass tags list --long --group load")]
 pub struct ListArgs {
@@ -126,6 +130,31 @@ pub struct RunTagsArgs {
     /// Do not wait for its end
     #[arg(long)]
     pub detach: bool,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  jobglass tags set 4711 'job_behavior ITERATIVE' --reason 'a solver with a fixed number of steps'\n  jobglass tags unset 4711 'job_accel GPU UNUSED' --reason 'it tests the start of the driver'\n\nAt submission: sbatch --comment='tag:job_behavior ITERATIVE', several with ; between them."
+)]
+pub struct SetArgs {
+    /// The job's number
+    pub id: String,
+    /// The tag: jobglass tags list
+    pub tag: String,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Only for yourself
+    #[arg(long)]
+    pub personal: bool,
+    /// On this cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
     /// Print JSON
     #[arg(long, help_heading = "Output")]
     pub json: bool,

@@ -70,6 +70,8 @@ fn parameters(args: &JobsArgs) -> Result<Parameters> {
         add(&mut parameters, name, (!tags.is_empty()).then(|| tags.join(between)).as_ref());
     }
     add(&mut parameters, "search", args.search.as_ref());
+    add(&mut parameters, "tagged_by", args.tagged_by.as_ref());
+    add(&mut parameters, "tagged", args.tagged.as_ref());
     add(&mut parameters, "node", args.node.as_ref());
     // A job that is named is wanted whenever it was.
     let is_named = args.all_time || !args.job.is_empty();

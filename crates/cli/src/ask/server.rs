@@ -130,14 +130,13 @@ impl Server {
             .context("this server does not know the request: is it older?")
     }
 
-    /// Begins something.
-    pub fn begin(&self, path: &str, parameters: &[(&str, String)]) -> Result<Value> {
+    /// Begins or changes something; `None` if it is not there.
+    pub fn begin(&self, path: &str, parameters: &[(&str, String)]) -> Result<Option<Value>> {
         let mut request = self.agent.post(self.url(path));
         for (name, value) in parameters {
             request = request.query(name, value);
         }
-        self.answer(request.header(http::header::AUTHORIZATION, self.token()).send_empty())?
-            .context("this server does not know the request: is it older?")
+        self.answer(request.header(http::header::AUTHORIZATION, self.token()).send_empty())
     }
 
     /// Fetches something, as CBOR.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::show::{self, Column, text};
 use super::{Parameters, Server, add, add_times, escape, rows, server};
-use crate::args::{CountArgs, ExplainArgs, ListArgs, RunTagsArgs, TagsCommand, TryArgs};
+use crate::args::{CountArgs, ExplainArgs, ListArgs, RunTagsArgs, SetArgs, TagsCommand, TryArgs};
 
 /// How often a run is looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -21,6 +21,8 @@ pub fn run(command: &TagsCommand) -> Result<bool> {
         TagsCommand::Explain(args) => explain(args),
         TagsCommand::Try(args) => trial(args),
         TagsCommand::Run(args) => judge(args),
+        TagsCommand::Set(args) => say(args, true),
+        TagsCommand::Unset(args) => say(args, false),
     }
 }
 
@@ -112,7 +114,12 @@ fn explain(args: &ExplainArgs) -> Result<bool> {
     }
     let tags = answer["tags"].as_array().map_or(&[][..], Vec::as_slice);
     tags.iter().for_each(explain_one);
-    if tags.is_empty() {
+    let said = answer["said"].as_array().map_or(&[][..], Vec::as_slice);
+    said.iter().for_each(|said| println!("\n{}", said_line(said)));
+    for refused in answer["refused"].as_array().into_iter().flatten() {
+        println!("\n? {}  (wished at submission) {}", text(&refused["wish"]), text(&refused["why"]));
+    }
+    if tags.is_empty() && said.is_empty() {
         println!("It has no tags. --why-not says why.");
     }
     Ok(true)
@@ -136,6 +143,39 @@ fn explain_one(tag: &Value) {
             text(&tag["newest_version"])
         );
     }
+}
+
+/// `+ job_behavior ITERATIVE  (anna, 2026-11-17T12:00:00Z, at submission)`, with its reason.
+fn said_line(said: &Value) -> String {
+    let mark = if said["has"] == true { "+" } else { "-" };
+    let mut words = vec![text(&said["by"]), text(&said["at"])];
+    words.extend(said["until"].as_str().map(|until| format!("until {until}")));
+    words.extend((said["at_submission"] == true).then(|| "at submission".to_owned()));
+    words.extend((said["is_personal"] == true).then(|| "personal".to_owned()));
+    let reason = said["reason"].as_str().map_or(String::new(), |reason| format!("\n    {reason}"));
+    format!("{mark} {}  ({}){reason}", text(&said["tag"]), words.join(", "))
+}
+
+/// Says that a job has a tag, or has it not.
+#[expect(clippy::print_stdout, reason = "the answer")]
+fn say(args: &SetArgs, has: bool) -> Result<bool> {
+    let mut parameters = vec![("tag", args.tag.clone()), ("has", has.to_string())];
+    add(&mut parameters, "cluster", args.cluster.as_ref());
+    add(&mut parameters, "reason", args.reason.as_ref());
+    add(&mut parameters, "personal", args.personal.then_some("true").as_ref());
+    let path = format!("/api/v1/jobs/{}/tags", escape(&args.id));
+    let Some(answer) = server(&args.server)?.begin(&path, &parameters)? else {
+        eprintln!("jobglass: no batch system told of job {}", args.id);
+        return Ok(false);
+    };
+    if args.json {
+        println!("{answer}");
+    } else {
+        let word = if has { "has" } else { "has no longer" };
+        let again = if answer["is_new"] == true { "" } else { ", as was said before" };
+        println!("job {} {word} {}{again}", args.id, text(&answer["tag"]));
+    }
+    Ok(true)
 }
 
 /// `! gpu_max = 0: true   gpu_max is 0; 0 from the bound`: with `!` what decides.
@@ -208,6 +248,7 @@ fn judge(args: &RunTagsArgs) -> Result<bool> {
     let mut parameters = Parameters::new();
     add_times(&mut parameters, args.since.as_deref(), None)?;
     let begun = server.begin("/api/v1/tags/run", &parameters)?;
+    let begun = begun.context("this server has no tags: is it older?")?;
     if !args.detach {
         wait(&server, begun["jobs"].as_u64().unwrap_or_default())?;
     }

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use self::rows::Part;
 use crate::StoreError;
-use crate::tags::{DUE, RULES, TAGS};
+use crate::tags::{DUE, RULES, TAGS, Wish, wish};
 use crate::write::{Writer, now_ns};
 
 /// What became of jobs that were told.
@@ -111,6 +111,8 @@ pub struct Accounts {
     times: Vec<(Option<i64>, Option<i64>)>,
     /// Number and cluster.
     names: Vec<(String, Option<String>)>,
+    /// Tags that were wished at submission.
+    wishes: Vec<Wish>,
     /// Words about jobs of which a later one is among them.
     older: u64,
 }
@@ -140,6 +142,10 @@ impl Accounts {
             partitions: told.iter().filter_map(|(_, job)| job.partition.clone()).collect(),
             times: told.iter().map(|(_, job)| (job.start.map(nanos), job.end.map(nanos))).collect(),
             names: names.collect(),
+            wishes: told
+                .iter()
+                .filter_map(|(id, job)| Wish::of(*id, job.user.as_deref()?, job.comment.as_ref()?))
+                .collect(),
             older,
         })
     }
@@ -167,6 +173,7 @@ impl Writer {
             replace(&transaction, &accounts.there())?
         };
         accounts.places.append(&transaction, &self.database, DUE)?;
+        wish(&transaction, &self.tags.get(), &accounts.wishes)?;
         let is_left = !self.unaccounted.there_are() || mark_measured(&transaction, &accounts.names)?;
         transaction.commit()?;
         if !is_left {
@@ -179,6 +186,8 @@ impl Writer {
         }
         if !accounts.partitions.is_subset(&self.partitions) {
             self.declare_tags()?;
+        } else if !accounts.wishes.is_empty() {
+            self.load_assigned()?;
         }
         Ok(Accounted { older: accounted.older + accounts.older, ..accounted })
     }

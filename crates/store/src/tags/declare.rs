@@ -30,7 +30,7 @@ impl Writer {
         transaction.commit()?;
         self.partitions = partitions.into_iter().collect();
         self.tags.put(declared);
-        Ok(())
+        self.load_assigned()
     }
 }
 
@@ -72,7 +72,7 @@ fn declare(
         });
         known.push(Known { rule: rule.transpose()?, tag });
     }
-    let mut declared = Declared { set: 0, tags: known, refused };
+    let mut declared = Declared { tags: known, refused, ..Declared::default() };
     declared.set = set(connection, &declared)?;
     Ok(declared)
 }

@@ -3,7 +3,7 @@
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, params_from_iter};
 
-use super::{Declared, RULES, TAGS, software};
+use super::{Declared, RULES, TAGS, hand, software};
 use crate::StoreError;
 use crate::query::jobs::{Which, bound, plain};
 
@@ -34,7 +34,9 @@ pub(super) fn judge(connection: &Connection, declared: &Declared, jobs: &Jobs) -
         "UPDATE accounting SET {set}, {RULES} = {} FROM ({}) s WHERE accounting.rowid = s.place",
         declared.set, query.text
     );
-    Ok(connection.execute(&numbered(&sql), params_from_iter(query.values))? as u64)
+    let judged = connection.execute(&numbered(&sql), params_from_iter(query.values))? as u64;
+    hand::keep_off(connection, declared, &jobs.condition)?;
+    Ok(judged)
 }
 
 fn time(connection: &Connection, jobs: &Jobs) -> Result<Option<Time>, StoreError> {

@@ -2,22 +2,27 @@
 //!
 //! * [`declare`] brings what is declared into the tables: bits, versions of criteria, sets of rules.
 //! * `judge` is all criteria as one query over some jobs; `software` answers what they ask about programs and libraries.
+//! * `hand` is what people say of jobs.
 //! * `due` judges jobs that were just told, `run` the whole collection.
 //!
 //! Which jobs have a tag is a bit of their rows: see `docs/decisions/0022`.
 
 mod declare;
 mod due;
+mod hand;
 mod judge;
 mod run;
 mod software;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tags::Tag;
 
 pub use due::Judged;
 pub(crate) use due::{DUE, ids_due, named_due};
+pub use hand::{Assignment, wished};
+pub(crate) use hand::{Wish, wish};
 pub use judge::counting;
 pub(crate) use run::load as load_run;
 pub use run::{PIECE, Run};
@@ -36,6 +41,13 @@ pub struct Known {
     pub rule: Option<Rule>,
 }
 
+impl Known {
+    /// Whether its rule says so.
+    pub(crate) fn has(&self, bits: Bits) -> bool {
+        self.rule.is_some_and(|rule| bits.has(rule.bit))
+    }
+}
+
 /// What decides about a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
@@ -51,6 +63,8 @@ pub struct Declared {
     pub tags: Vec<Known>,
     /// Why some could not be declared, in words.
     pub refused: Vec<String>,
+    /// Those that people have set on some job.
+    pub assigned: BTreeSet<u32>,
 }
 
 impl Declared {

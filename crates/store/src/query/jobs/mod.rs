@@ -21,7 +21,7 @@ pub use found::Found;
 pub(super) use found::value;
 pub use group::JobsBy;
 pub(crate) use software::OF_JOB;
-pub use tagged::Tagged;
+pub use tagged::{Origin, Tagged, Wanted};
 
 /// Which jobs are asked for; what is absent does not matter.
 #[derive(Debug, Clone, Default)]
@@ -224,7 +224,7 @@ impl Which {
                 iter::repeat_n(Sql::Text(node.clone()), 3),
             );
         }
-        self.tagged.conditions().for_each(|text| conditions.add(&text, []));
+        self.tagged.conditions().into_iter().for_each(|(text, values)| conditions.add(&text, values));
         for condition in &self.conditions {
             let sql = condition.sql();
             conditions.add(&sql.text, sql.values.into_iter().map(bound));

@@ -103,6 +103,15 @@ impl Snapshot<'_> {
         let coverage = FIXED.catalogue.get("coverage").map(|column| row.value(column));
         answer.insert("coverage".into(), coverage.map_or(Value::Null, |value| plain_value(&value)));
         answer.insert("tags".into(), json!(tags));
+        let is_asked = |said: &Map<String, Value>| {
+            let name = said.get("tag").and_then(Value::as_str).unwrap_or_default();
+            what.tag
+                .as_deref()
+                .is_none_or(|typed| declared.named(typed).is_some_and(|known| known.tag.is_called(name)))
+        };
+        let said = self.said(account.id, declared)?.into_iter().filter(is_asked);
+        answer.insert("said".into(), said.collect::<Vec<_>>().into());
+        answer.insert("refused".into(), self.refused(account.id)?.into());
         Ok(Some(Value::from(answer)))
     }
 

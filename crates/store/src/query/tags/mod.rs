@@ -1,6 +1,7 @@
 //! Questions about tags: which there are and how many jobs have them, why a job has one, what a new criterion would find.
 
 mod explain;
+mod hand;
 mod trial;
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,6 +15,8 @@ use crate::StoreError;
 use crate::tags::{Bits, Declared, Known, Run, TAGS, load_run};
 
 pub use explain::Explain;
+use hand::Assigned;
+pub use hand::Owned;
 
 /// What jobs of a tag are counted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +60,13 @@ struct Sum {
     core_hours: f64,
 }
 
+impl Sum {
+    fn add(&mut self, more: Sum) {
+        self.jobs += more.jobs;
+        self.core_hours += more.core_hours;
+    }
+}
+
 impl Reader {
     /// Each tag with what it means and how many jobs have it.
     pub fn tag_list(&self) -> Result<Rows, StoreError> {
@@ -85,8 +95,9 @@ impl Snapshot<'_> {
             tagged::words()
         );
         let combinations = self.rows(&sql, &[], |row| Ok((bits(row, 0)?, sum(row, TAGS.len())?)))?;
+        let assigned = self.assigned(&Which::default(), "NULL::VARCHAR")?;
         let all: u64 = combinations.iter().map(|(_, sum)| sum.jobs).sum();
-        Ok(declared.tags.iter().map(|known| described(known, &combinations, all)).collect())
+        Ok(declared.tags.iter().map(|known| described(known, &combinations, &assigned, all)).collect())
     }
 
     fn count_tags(&self, which: &Which, by: TagsBy, declared: &Declared) -> Result<Rows, StoreError> {
@@ -103,14 +114,18 @@ impl Snapshot<'_> {
             let (bits, sum) = (bits(row, 0)?, sum(row, TAGS.len())?);
             let key: Option<String> = row.get(TAGS.len() + 2)?;
             for (at, known) in declared.tags.iter().enumerate() {
-                if known.rule.is_some_and(|rule| bits.has(rule.bit)) {
-                    let of = sums.entry((key.clone(), at)).or_default();
-                    of.jobs += sum.jobs;
-                    of.core_hours += sum.core_hours;
+                if known.has(bits) {
+                    sums.entry((key.clone(), at)).or_default().add(sum);
                 }
             }
             Ok(())
         })?;
+        for Assigned { tag, bits, sum, key } in self.assigned(which, &by.key())? {
+            let of = |known: &Known| known.tag.declared.id == tag && !known.has(bits);
+            if let Some(at) = declared.tags.iter().position(of) {
+                sums.entry((key, at)).or_default().add(sum);
+            }
+        }
         let row = |((key, at), sum): ((Option<String>, usize), Sum)| {
             let word = match by {
                 TagsBy::Jobs(by) => by.word(key),
@@ -151,15 +166,17 @@ fn sum(row: &Row, from: usize) -> duckdb::Result<Sum> {
 }
 
 /// A tag, and the jobs that have it.
-fn described(known: &Known, combinations: &[(Bits, Sum)], all: u64) -> Map<String, Value> {
+fn described(
+    known: &Known,
+    combinations: &[(Bits, Sum)],
+    assigned: &[Assigned],
+    all: u64,
+) -> Map<String, Value> {
     let declared = &known.tag.declared;
-    let counted = known.rule.map(|rule| {
-        let having = combinations.iter().filter(|(bits, _)| bits.has(rule.bit));
-        having.fold(Sum::default(), |so_far, (_, sum)| Sum {
-            jobs: so_far.jobs + sum.jobs,
-            core_hours: so_far.core_hours + sum.core_hours,
-        })
-    });
+    let mut counted = Sum::default();
+    combinations.iter().filter(|(bits, _)| known.has(*bits)).for_each(|(_, sum)| counted.add(*sum));
+    let by_hand = assigned.iter().filter(|of| of.tag == declared.id);
+    by_hand.clone().filter(|of| !known.has(of.bits)).for_each(|of| counted.add(of.sum));
     object([
         ("id", json!(declared.id)),
         ("tag", json!(declared.name.as_str())),
@@ -173,9 +190,9 @@ fn described(known: &Known, combinations: &[(Bits, Sum)], all: u64) -> Map<Strin
         ("comments", json!(declared.comments)),
         ("criterion", json!(known.tag.criterion.as_ref().map(ToString::to_string))),
         ("version", json!(known.rule.map(|rule| rule.version))),
-        // Nobody could have set one by hand.
-        ("jobs", json!(counted.map(|sum| sum.jobs))),
-        ("core_hours", json!(counted.map(|sum| sum.core_hours))),
+        ("jobs", json!(counted.jobs)),
+        ("core_hours", json!(counted.core_hours)),
+        ("set_by_people", json!(by_hand.map(|of| of.sum.jobs).sum::<u64>())),
         ("judged_jobs", json!(all)),
     ])
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Reader, Snapshot, object};
 use crate::StoreError;
-use crate::query::jobs::{Which, plain};
+use crate::query::jobs::{Wanted, Which, plain};
 
 /// How many jobs are shown as examples, and users and partitions with the most.
 const EXAMPLES: u64 = 5;
@@ -16,9 +16,9 @@ impl Reader {
         &self,
         which: &Which,
         condition: &Condition,
-        bit: Option<u32>,
+        than: Option<Wanted>,
     ) -> Result<Value, StoreError> {
-        self.ask(|snapshot| snapshot.try_condition(which, condition, bit))
+        self.ask(|snapshot| snapshot.try_condition(which, condition, than))
     }
 }
 
@@ -27,7 +27,7 @@ impl Snapshot<'_> {
         &self,
         which: &Which,
         condition: &Condition,
-        bit: Option<u32>,
+        than: Option<Wanted>,
     ) -> Result<Value, StoreError> {
         let mut fitting = which.clone();
         fitting.conditions.push(condition.clone());
@@ -59,7 +59,7 @@ impl Snapshot<'_> {
             &format!("ORDER BY c.elapsed_ns * c.cores DESC NULLS LAST, c.shown LIMIT {EXAMPLES}"),
         );
         let examples = self.rows(&examples, &conditions.values, |row| row.get::<_, String>(0))?;
-        let difference = bit.map(|bit| self.difference(which, condition, bit)).transpose()?;
+        let difference = than.map(|than| self.difference(which, condition, than)).transpose()?;
         Ok(Value::from(object([
             ("criterion", json!(condition.to_string())),
             ("jobs", json!(jobs)),
@@ -90,12 +90,12 @@ impl Snapshot<'_> {
     }
 
     /// Jobs that only the one finds, and those that only the other has.
-    fn difference(&self, which: &Which, condition: &Condition, bit: u32) -> Result<Value, StoreError> {
+    fn difference(&self, which: &Which, condition: &Condition, than: Wanted) -> Result<Value, StoreError> {
         let mut without = which.clone();
         without.conditions.push(condition.clone());
-        without.tagged.none.push(bit);
+        without.tagged.none.push(than);
         let mut has = which.clone();
-        has.tagged.all.push(bit);
+        has.tagged.all.push(than);
         let mut both = has.clone();
         both.conditions.push(condition.clone());
         let (now, both) = (self.count_accounted(&has)?, self.count_accounted(&both)?);

@@ -1,0 +1,93 @@
+//! What people said of jobs, as far as whoever asks sees it.
+
+use duckdb::types::Value as Sql;
+use serde_json::{Map, Value, json};
+
+use super::{Reader, Snapshot, Sum, bits, object, sum, tagged};
+use crate::StoreError;
+use crate::query::jobs::Which;
+use crate::query::{Filter, time};
+use crate::tags::{Bits, Declared, TAGS};
+
+/// A job, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owned {
+    pub id: u64,
+    pub user: Option<String>,
+    pub project: Option<String>,
+}
+
+/// Jobs on which people have set a tag: which tag, what the rules say of them, how many there are, and what they have in common.
+pub(super) struct Assigned {
+    pub tag: u32,
+    pub bits: Bits,
+    pub sum: Sum,
+    pub key: Option<String>,
+}
+
+impl Reader {
+    /// `None` if there is no such job, or whoever asks does not see it.
+    pub fn owned(&self, filter: &Filter) -> Result<Option<Owned>, StoreError> {
+        self.ask(|snapshot| {
+            let Some(account) = snapshot.account(filter)? else { return Ok(None) };
+            let text = |name: &str| account.row.get(name).and_then(Value::as_str).map(str::to_owned);
+            Ok(Some(Owned { id: account.id, user: text("user"), project: text("project") }))
+        })
+    }
+}
+
+impl Snapshot<'_> {
+    /// Those that are counted besides what rules have set.
+    pub(super) fn assigned(&self, which: &Which, key: &str) -> Result<Vec<Assigned>, StoreError> {
+        let (conditions, beside) = (which.conditions(), which.beside(std::iter::empty()));
+        let sql = super::super::jobs::plain(&format!(
+            "SELECT {}, count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0), {key} AS key, h.tag \
+             FROM accounting c JOIN (SELECT DISTINCT id, tag FROM assignment h WHERE {}) h ON h.id = c.id {beside} {} GROUP BY ALL",
+            tagged::words(),
+            tagged::SET,
+            conditions.sql()
+        ));
+        self.rows(&sql, &conditions.values, |row| {
+            let at = TAGS.len();
+            Ok(Assigned {
+                tag: row.get(at + 3)?,
+                bits: bits(row, 0)?,
+                sum: sum(row, at)?,
+                key: row.get(at + 2)?,
+            })
+        })
+    }
+
+    /// All that was said of a job, also what was taken back, in the order of time.
+    pub(super) fn said(&self, id: u64, declared: &Declared) -> Result<Vec<Map<String, Value>>, StoreError> {
+        let name = |tag: u32| {
+            let known = declared.tags.iter().find(|known| known.tag.declared.id == tag);
+            known.map_or_else(
+                || format!("tag {tag}, which is no longer declared"),
+                |known| known.tag.declared.name.to_string(),
+            )
+        };
+        let sql = "SELECT tag, is_set, is_personal, \"by\", at_submission, reason, at_ns, until_ns FROM assignment \
+                   WHERE id = ? ORDER BY at_ns, tag";
+        self.rows(sql, &[Sql::UBigInt(id)], |row| {
+            Ok(object([
+                ("tag", json!(name(row.get(0)?))),
+                ("has", json!(row.get::<_, bool>(1)?)),
+                ("by", json!(row.get::<_, String>(3)?)),
+                ("at", time(row.get(6)?)),
+                ("until", time(row.get(7)?)),
+                ("is_personal", json!(row.get::<_, bool>(2)?)),
+                ("at_submission", json!(row.get::<_, bool>(4)?)),
+                ("reason", json!(row.get::<_, Option<String>>(5)?)),
+            ]))
+        })
+    }
+
+    /// Wishes at submission that could not be fulfilled.
+    pub(super) fn refused(&self, id: u64) -> Result<Vec<Map<String, Value>>, StoreError> {
+        let sql = "SELECT wish, why FROM assignment_refused WHERE id = ? ORDER BY wish";
+        self.rows(sql, &[Sql::UBigInt(id)], |row| {
+            Ok(object([("wish", json!(row.get::<_, String>(0)?)), ("why", json!(row.get::<_, String>(1)?))]))
+        })
+    }
+}
