@@ -16,7 +16,7 @@ pub use import::{
 };
 pub use jobs::JobsArgs;
 pub use site::{SiteArgs, SiteOf};
-pub use tags::{CountArgs, ExplainArgs, ListArgs, RunTagsArgs, SetArgs, TagsCommand, TryArgs};
+pub use tags::{CountArgs, ExplainArgs, ListArgs, RunTagsArgs, SetArgs, SoftwareArgs, TagsCommand, TryArgs};
 
 /// What really runs on an HPC machine, and whether it was worth it.
 #[derive(Debug, Parser)]

@@ -33,6 +33,8 @@ pub struct Site {
     /// What it says of tags, and those of its own.
     pub tags: tags::Site,
     pub own_tags: Vec<tags::Declaration>,
+    /// Searches of its own.
+    pub searches: Vec<tags::Search>,
     /// Who runs it, and who has a say in which project.
     pub people: People,
     pub projects: Vec<OfProject>,
@@ -71,6 +73,7 @@ impl Site {
         self.overrides.nodes.extend(file.nodes);
         self.tags = file.tags.unwrap_or_else(|| mem::take(&mut self.tags));
         self.own_tags.extend(file.tag);
+        self.searches.extend(file.search);
         self.people = file.people.unwrap_or_else(|| mem::take(&mut self.people));
         self.projects.extend(file.project);
     }
@@ -97,6 +100,8 @@ struct File {
     tags: Option<tags::Site>,
     #[serde(default)]
     tag: Vec<tags::Declaration>,
+    #[serde(default)]
+    search: Vec<tags::Search>,
     people: Option<People>,
     #[serde(default)]
     project: Vec<OfProject>,

@@ -6,9 +6,10 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use minicbor::Decoder;
 use record::accounting::{Accounting, JOBS_MAX};
 use serde_json::{Value, json};
-use store::{Accounted, Accounts};
+use store::{Accounted, Accounts, TOGETHER};
 
 use crate::app::App;
 use crate::asker::Admin;
@@ -38,36 +39,82 @@ pub async fn account(
 
 /// Not to be called where nothing may wait.
 fn keep(app: &App, body: impl AsRef<[u8]>) -> Result<Accounted, ApiError> {
-    let accounts = Accounts::of(&decode(body.as_ref())?)?;
+    let accounts = accounts(body.as_ref())?;
     // It would be there until the rows are durable.
     drop(body);
     app.committer.check_disk()?;
     Ok(app.committer.take(move |writer| writer.account(&accounts))??)
 }
 
-/// A job has at least so many bytes.
-const LEAST: usize = 64;
-
-fn decode(body: &[u8]) -> Result<Vec<Accounting>, ApiError> {
-    let bad = |what: String| ApiError::BadRequest(what);
-    let mut decoder = minicbor::Decoder::new(body);
-    let count = decoder.array().map_err(|error| bad(format!("no array of jobs: {error}")))?;
-    let count = count.ok_or_else(|| bad("an array of jobs says how many there are".into()))?;
-    if count > JOBS_MAX {
-        return Err(bad(format!("{count} jobs in a request, at most {JOBS_MAX} are taken")));
-    }
-    // No more than a body of this length can have.
-    let mut jobs = Vec::with_capacity((count as usize).min(body.len() / LEAST));
-    for number in 1..=count {
-        let job: Accounting = decoder.decode().map_err(|error| bad(format!("job {number}: {error}")))?;
-        if !job.times().all(|time| i64::try_from(time).is_ok()) {
-            return Err(bad(format!("job {number}, {}: a time is out of range", job.shown)));
+fn accounts(body: &[u8]) -> Result<Accounts, ApiError> {
+    match Accounts::of_parts(Parts::of(body)?)? {
+        Some(accounts) => Ok(accounts),
+        // A job is told twice.
+        None => {
+            let parts = Parts::of(body)?.collect::<Result<Vec<_>, _>>()?;
+            Ok(Accounts::of(&parts.concat())?)
         }
-        jobs.push(job);
     }
-    if decoder.position() == body.len() {
+}
+
+/// The jobs of a request, some at a time.
+struct Parts<'a> {
+    decoder: Decoder<'a>,
+    body: &'a [u8],
+    count: u64,
+    /// So many have come.
+    taken: u64,
+}
+
+impl<'a> Parts<'a> {
+    fn of(body: &'a [u8]) -> Result<Parts<'a>, ApiError> {
+        let mut decoder = Decoder::new(body);
+        let count = decoder.array().map_err(|error| bad(format!("no array of jobs: {error}")))?;
+        let count = count.ok_or_else(|| bad("an array of jobs says how many there are".into()))?;
+        if count > JOBS_MAX {
+            return Err(bad(format!("{count} jobs in a request, at most {JOBS_MAX} are taken")));
+        }
+        let parts = Parts { decoder, body, count, taken: 0 };
+        if count == 0 { parts.check_end().map(|()| parts) } else { Ok(parts) }
+    }
+
+    fn part(&mut self) -> Result<Vec<Accounting>, ApiError> {
+        let mut jobs = Vec::with_capacity(TOGETHER);
+        while self.taken < self.count && jobs.len() < TOGETHER {
+            self.taken += 1;
+            let number = self.taken;
+            let job = self.decoder.decode().map_err(|error| bad(format!("job {number}: {error}")))?;
+            jobs.push(checked(job, number)?);
+        }
+        if self.taken == self.count {
+            self.check_end()?;
+        }
         Ok(jobs)
-    } else {
-        Err(bad(format!("{} bytes behind the last job", body.len() - decoder.position())))
     }
+
+    fn check_end(&self) -> Result<(), ApiError> {
+        match self.body.len() - self.decoder.position() {
+            0 => Ok(()),
+            left => Err(bad(format!("{left} bytes behind the last job"))),
+        }
+    }
+}
+
+impl Iterator for Parts<'_> {
+    type Item = Result<Vec<Accounting>, ApiError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        (self.taken < self.count).then(|| self.part().inspect_err(|_| self.count = self.taken))
+    }
+}
+
+fn checked(job: Accounting, number: u64) -> Result<Accounting, ApiError> {
+    if job.times().all(|time| i64::try_from(time).is_ok()) {
+        return Ok(job);
+    }
+    Err(bad(format!("job {number}, {}: a time is out of range", job.shown)))
+}
+
+fn bad(what: String) -> ApiError {
+    ApiError::BadRequest(what)
 }

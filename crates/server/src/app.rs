@@ -85,6 +85,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/tags/count", get(tags::count))
         .route("/api/v1/tags/try", get(tags::trial))
         .route("/api/v1/tags/run", get(tags::last_run).post(tags::begin_run))
+        .route("/api/v1/tags/software", get(tags::software_tags).post(tags::tag_software))
         .route("/api/v1/searches", get(tags::list_searches))
         .route("/api/v1/jobs/{id}/series/{metric}", get(read::series))
         .route(

@@ -10,10 +10,10 @@ use condition::Condition;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use store::Filter;
 use store::jobs::{FIXED, Origin, Tagged, Wanted, Which};
 use store::query::tags::{Explain, TagsBy, run_row};
-use store::tags::{Declared, Known};
+use store::tags::{Declared, Kind, Known, Software, wished};
+use store::{Filter, StoreError};
 use tags::Search;
 use utoipa::IntoParams;
 
@@ -62,22 +62,28 @@ fn combined(
 
 /// Tags of a search by name, and its condition.
 pub fn searched(declared: &Declared, name: &str) -> Result<(Tagged, Option<String>), ApiError> {
-    let searches = searches()?;
-    let Some(search) = searches.iter().find(|search| search.name == name) else {
-        let known: Vec<&str> = searches.iter().map(|search| &*search.name).collect();
+    let Some(search) = declared.searches.iter().find(|search| search.name == name) else {
+        let known: Vec<&str> = declared.searches.iter().map(|search| &*search.name).collect();
         return Err(ApiError::BadRequest(format!("there is no search `{name}`, but {}", known.join(", "))));
     };
     let tagged = combined(declared, &search.all, &search.any, &search.none)?;
     Ok((tagged, search.r#where.clone()))
 }
 
-fn searches() -> Result<Vec<Search>, ApiError> {
-    tags::search::shipped().map_err(|_| ApiError::Internal("the searches that are shipped cannot be read"))
-}
-
 fn known<'a>(declared: &'a Declared, name: &str) -> Result<&'a Known, ApiError> {
     let known = declared.named(name);
     known.ok_or_else(|| ApiError::BadRequest(format!("there is no tag `{name}`: see jobglass tags list")))
+}
+
+/// The id of a tag that has a rule.
+fn with_rule(declared: &Declared, name: &str) -> Result<u32, ApiError> {
+    let known = known(declared, name)?;
+    match known.rule {
+        Some(_) => Ok(known.tag.declared.id),
+        None => {
+            Err(ApiError::BadRequest(format!("`{}` has no rule: people set it", known.tag.declared.name)))
+        }
+    }
 }
 
 fn wanted(declared: &Declared, name: &str) -> Result<Wanted, ApiError> {
@@ -111,15 +117,15 @@ pub async fn list(asker: Asker, State(app): State<Arc<App>>) -> Result<Json<Rows
 /// Searches that have a name.
 #[utoipa::path(get, path = "/api/v1/searches", security(("token" = [])),
     responses((status = 200, body = Rows), (status = 401), (status = 403)))]
-pub async fn list_searches(_: Asker) -> Result<Json<Rows>, ApiError> {
-    let row = |search: Search| -> Map<String, Value> {
+pub async fn list_searches(_: Asker, State(app): State<Arc<App>>) -> Json<Rows> {
+    let row = |search: &Search| -> Map<String, Value> {
         let row = json!({
             "search": search.name, "description": search.description,
             "all": search.all, "any": search.any, "none": search.none, "where": search.r#where,
         });
         if let Value::Object(row) = row { row } else { Map::new() }
     };
-    Ok(Rows::new(searches()?.into_iter().map(row).collect(), u64::MAX))
+    Rows::new(app.readers.tags().searches.iter().map(row).collect(), u64::MAX)
 }
 
 /// Which jobs are counted, and by what.
@@ -249,6 +255,8 @@ pub struct NewRun {
     /// Submitted at this time or later.
     #[param(value_type = Option<String>, format = DateTime)]
     since: Option<Timestamp>,
+    /// By the rule of this tag only; the others stay as they were decided.
+    tag: Option<String>,
 }
 
 /// Begins to judge the whole collection by the rules of now; a run that is under way is given up for it.
@@ -259,9 +267,12 @@ pub async fn begin_run(
     State(app): State<Arc<App>>,
     query: Asked<NewRun>,
 ) -> Result<Json<Value>, ApiError> {
-    let since = asked(query)?.since.map(nanos);
+    let NewRun { since, tag } = asked(query)?;
+    let since = since.map(nanos);
+    let tag = tag.map(|name| with_rule(&app.readers.tags(), &name)).transpose()?;
     let committer = app.committer.clone();
-    let begun = tokio::task::spawn_blocking(move || committer.perform(move |writer| writer.begin_run(since)));
+    let begun =
+        tokio::task::spawn_blocking(move || committer.perform(move |writer| writer.begin_run(since, tag)));
     let run = begun.await.map_err(|_| ApiError::Internal("the run could not be begun"))???;
     tracing::info!(by = asker.name, jobs = run.jobs, rules = run.rules, "judging the whole collection");
     Ok(Json(Value::from(run_row(&run))))
@@ -273,4 +284,70 @@ pub async fn begin_run(
 pub async fn last_run(Support(asker): Support, State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     let run = ask(&app, &asker.sight, |reader| reader.last_run()).await?;
     Ok(Json(json!({"run": run.as_ref().map(run_row)})))
+}
+
+/// A tag on software.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct OnSoftware {
+    /// A tag that is declared and available.
+    tag: String,
+    /// A library: a pattern for its name, or for its path (with a `/` in it), a build-id or a content hash.
+    uses: Option<String>,
+    /// A program, in the same way.
+    runs: Option<String>,
+    /// Whether it is put on, or taken off.
+    has: bool,
+    /// Why.
+    reason: Option<String>,
+}
+
+impl OnSoftware {
+    fn software(&self) -> Result<Software, ApiError> {
+        let (of, pattern) = match (&self.uses, &self.runs) {
+            (Some(pattern), None) => (Kind::Loaded, pattern),
+            (None, Some(pattern)) => (Kind::Program, pattern),
+            _ => return Err(ApiError::BadRequest("either `uses` or `runs` says which software".into())),
+        };
+        check_text(pattern)?;
+        if pattern.trim_matches(['*', '?', '/']).is_empty() {
+            return Err(ApiError::BadRequest(format!("`{pattern}` is all software")));
+        }
+        Ok(Software { of, pattern: pattern.clone() })
+    }
+}
+
+/// Puts a tag on software, or takes it off: every job that used it, also in the past, has the tag or loses it. The answer is the run that does that.
+#[utoipa::path(post, path = "/api/v1/tags/software", params(OnSoftware), security(("token" = [])),
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 503)))]
+pub async fn tag_software(
+    Admin(asker): Admin,
+    State(app): State<Arc<App>>,
+    query: Asked<OnSoftware>,
+) -> Result<Json<Value>, ApiError> {
+    let asked = asked(query)?;
+    let (software, declared) = (asked.software()?, app.readers.tags());
+    asked.reason.as_deref().map_or(Ok(()), check_text)?;
+    let known = wished(&declared, &asked.tag).map_err(ApiError::BadRequest)?;
+    let (tag, name) = (known.tag.declared.id, known.tag.declared.name.to_string());
+    tracing::info!(tag = name, ?software, has = asked.has, by = asker.name, "tag on software");
+    let (committer, by, has) = (app.committer.clone(), asker.name, asked.has);
+    let done = tokio::task::spawn_blocking(move || {
+        committer.perform(move |writer| {
+            let is_new = writer.tag_software(tag, &software, asked.has, &by, asked.reason.as_deref())?;
+            let run = if is_new { Some(writer.begin_run(None, Some(tag))?) } else { None };
+            Ok::<_, StoreError>((is_new, run))
+        })
+    });
+    let (is_new, run) =
+        done.await.map_err(|_| ApiError::Internal("the tag could not be put on software"))???;
+    Ok(Json(json!({"tag": name, "has": has, "is_new": is_new, "run": run.as_ref().map(run_row)})))
+}
+
+/// Tags on software, also those that were taken off.
+#[utoipa::path(get, path = "/api/v1/tags/software", security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 401), (status = 403)))]
+pub async fn software_tags(asker: Asker, State(app): State<Arc<App>>) -> Result<Json<Rows>, ApiError> {
+    Ok(Rows::new(ask(&app, &asker.sight, |reader| reader.software_tags()).await?, u64::MAX))
 }

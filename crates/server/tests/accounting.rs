@@ -38,6 +38,11 @@ fn jobs_are_kept_once_and_what_is_wrong_is_said() {
     assert_eq!(tell(&server, &body, &admin), (200, json!({"new": 0, "replaced": JOBS_MAX, "older": 0})));
     assert_eq!(tell(&server, &body, &ingest).0, 403);
 
+    // A job that is told twice in a request is there once, with its last word.
+    let twice = minicbor::to_vec([job(0), job(JOBS_MAX), job(0)]).unwrap();
+    assert_eq!(tell(&server, &twice, &admin), (200, json!({"new": 1, "replaced": 1, "older": 1})));
+    assert_eq!(tell(&server, &[0x80], &admin), (200, json!({"new": 0, "replaced": 0, "older": 0})));
+
     let many = minicbor::to_vec(vec![Accounting::default(); JOBS_MAX as usize + 1]).unwrap();
     let late = minicbor::to_vec([Accounting { end: Some(u64::MAX), ..job(7) }]).unwrap();
     let behind = [minicbor::to_vec([job(7)]).unwrap(), vec![0]].concat();
@@ -48,6 +53,7 @@ fn jobs_are_kept_once_and_what_is_wrong_is_said() {
         (&many, "10001 jobs"),
         (&late, "job 1, 7: a time is out of range"),
         (&behind, "1 bytes behind"),
+        (&[0x80, 0x00], "1 bytes behind"),
     ] {
         let (status, answer) = tell(&server, body, &admin);
         assert!(status == 400 && answer.to_string().contains(said), "{said}: {status} {answer}");

@@ -491,7 +491,14 @@ fn a_rule_that_an_administrator_changes_counts_without_a_restart() {
     assert_eq!(begun.header("authorization", format!("Bearer {admin}")).send_empty().unwrap().status(), 200);
     assert!(until(|| !is_wide("8")), "{}", server.log());
     assert_eq!(get("/api/v1/jobs/8/tags?tag=site%20WIDE", &admin)["tags"][0]["version"], 2);
-    // So does who may do what.
+    // So does a search, and so does who may do what.
+    let search = "[[search]]\nname = 'mine'\ndescription = 'x'\nall = ['site WIDE']\nwhere = 'cores > 1'\n";
+    let broken = search.replace("mine", "broken").replace("WIDE", "NARROW");
+    fs::write(&file, site(2) + search + &broken).unwrap();
+    let asked = |name: &str| server.get(&format!("/api/v1/jobs?search={name}"), Some(&admin)).unwrap().0;
+    assert!(until(|| asked("mine") == 200), "{}", server.log());
+    assert_eq!(asked("broken"), 400);
+    assert!(server.log().contains("search `broken`: there is no tag `site NARROW`"));
     let nodes = |user: &str| server.get("/api/v1/nodes", Some(&cluster.token_of(user))).unwrap().0;
     assert_eq!(nodes("otto"), 403);
     fs::write(&file, site(3).replace("support = ['sven']", "support = ['sven', 'otto']")).unwrap();

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use duckdb::{Config, Connection};
 
 use accounting::Unaccounted;
-pub use accounting::{Accounted, Accounts};
+pub use accounting::{Accounted, Accounts, TOGETHER};
 pub use coarse::Coarsen;
 pub use digest::{Site, SiteError};
 pub use forget::{Forget, Forgotten};

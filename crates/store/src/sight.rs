@@ -88,6 +88,7 @@ const TABLES: &[(&str, Rows)] = &[
     ("tag", Rows::Nobodys),
     ("tag_version", Rows::Nobodys),
     ("rule_set", Rows::Nobodys),
+    ("software_tag", Rows::Nobodys),
     ("tag_due", Rows::Hidden),
     ("tag_run", Rows::Hidden),
     ("gap", Rows::Hidden),

@@ -42,6 +42,7 @@ impl Writer {
         let changed = Site {
             tags: said.tags.clone(),
             own_tags: said.own_tags.clone(),
+            searches: said.searches.clone(),
             people: said.people.clone(),
             projects: said.projects.clone(),
             ..(*self.site).clone()

@@ -245,3 +245,38 @@ fn harmful_and_missing_variables_are_found() {
     let (rows, unknown) = check(&Filter { user: Some("bob".into()), ..Filter::default() });
     assert_eq!((rows.len(), unknown), (0, 0));
 }
+
+#[test]
+fn a_question_can_be_ended_while_it_is_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Store::open(dir.path(), &Limits::default()).unwrap());
+    let connection = duckdb::Connection::open(dir.path().join(store::FILE)).unwrap();
+    connection
+        .execute_batch(
+            "INSERT INTO accounting BY NAME SELECT range AS id, range::VARCHAR AS job, range::VARCHAR AS shown, \
+               'user' || range % 1000 AS \"user\", range * 1000000000 AS start_ns, range * 1000000000 AS submit_ns, 60 AS elapsed_ns, \
+               2 AS cores FROM range(3000000)",
+        )
+        .unwrap();
+    drop(connection);
+    let store = Store::open(dir.path(), &Limits::default()).unwrap();
+    let reader = store.reader().unwrap();
+    let ask = || {
+        let began = std::time::Instant::now();
+        (reader.group_jobs(&store::jobs::Which::default(), store::jobs::JobsBy::User), began.elapsed())
+    };
+    let (answer, whole) = ask();
+    assert_eq!(answer.unwrap().len(), 1000);
+    let stop = reader.stop();
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::park_timeout(whole / 10);
+            stop.stop();
+        });
+        ask()
+    });
+    assert!(ended.0.is_err_and(|error| error.to_string().contains("INTERRUPT")));
+    assert!(ended.1 < whole * 4 / 5, "ended after {:?} of {whole:?}", ended.1);
+    // The next question is answered.
+    assert_eq!(ask().0.unwrap().len(), 1000);
+}

@@ -58,7 +58,7 @@ impl Jobs {
     }
 
     fn run(&mut self) {
-        self.writer.begin_run(None).unwrap();
+        self.writer.begin_run(None, None).unwrap();
         while !self.writer.judge_piece(PIECE).unwrap().is_last {}
     }
 

@@ -10,7 +10,7 @@ use record::batch::Batch;
 use record::site::{Gpus, Node, Partition, SiteData};
 use store::jobs::{FIXED, Page, Tagged, Wanted, Which, column};
 use store::query::tags::{Explain, TagsBy};
-use store::tags::PIECE;
+use store::tags::{Kind, PIECE, Software};
 use store::{Accounts, Filter, Limits, Site, Store, Writer};
 
 const DAY: u64 = 86_400 * SECOND;
@@ -232,7 +232,7 @@ fn a_run_that_was_killed_goes_on_and_ends_the_same() {
     let (killed, whole) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = collection(&killed);
     let mut writer = store.writer().unwrap();
-    let run = writer.begin_run(None).unwrap();
+    let run = writer.begin_run(None, None).unwrap();
     assert_eq!((run.jobs, run.judged, run.rules), (91, 0, 3));
     let first = writer.judge_piece(30).unwrap();
     assert_eq!((first.jobs, first.is_last), (30, false));
@@ -252,7 +252,7 @@ fn a_run_that_was_killed_goes_on_and_ends_the_same() {
 
     let store = collection(&whole);
     let mut writer = store.writer().unwrap();
-    writer.begin_run(None).unwrap();
+    writer.begin_run(None, None).unwrap();
     while !writer.judge_piece(PIECE).unwrap().is_last {}
     assert_eq!(having(&store, "job_nnodes FEW"), [] as [&str; 0]);
     check_all(&store);
@@ -265,7 +265,7 @@ fn a_run_since_a_time_leaves_older_jobs_alone() {
     let dir = tempfile::tempdir().unwrap();
     let store = collection(&dir);
     let mut writer = store.writer().unwrap();
-    let run = writer.begin_run(Some((START + DAY) as i64)).unwrap();
+    let run = writer.begin_run(Some((START + DAY) as i64), None).unwrap();
     assert_eq!(run.jobs, 60);
     while !writer.judge_piece(10).unwrap().is_last {}
     assert_eq!(having(&store, "job_nnodes FEW").len(), 31);
@@ -290,7 +290,7 @@ fn a_rule_that_is_changed_applies_to_new_jobs_and_to_others_when_asked() {
     assert_eq!(new["criterion"], "nodes between 3 and 8");
     assert_eq!(new["steps"][0]["margin"], "1");
     assert_eq!(new["steps"][0]["decides"], true);
-    writer.begin_run(None).unwrap();
+    writer.begin_run(None, None).unwrap();
     while !writer.judge_piece(PIECE).unwrap().is_last {}
     assert_eq!((&explain("5")["has"], &explain("5")["version"]), (&false.into(), &2.into()));
     // The same rules again are no new version.
@@ -360,4 +360,107 @@ fn tags_are_counted() {
     let by_month = reader.count_tags(&Which::default(), TagsBy::Month).unwrap();
     assert_eq!(by_month[0]["month"], "2027-01");
     assert!(TagsBy::named("moon").is_none());
+}
+
+/// The set of rules of each job, in the order of numbers.
+fn rules(dir: &tempfile::TempDir) -> Vec<u32> {
+    let connection = duckdb::Connection::open(dir.path().join(store::FILE)).unwrap();
+    let mut query = connection.prepare("SELECT rules FROM accounting ORDER BY job::BIGINT").unwrap();
+    query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+fn run_tag(writer: &mut Writer, tag: u32) -> u64 {
+    writer.begin_run(None, Some(tag)).unwrap();
+    let mut jobs = 0;
+    loop {
+        let judged = writer.judge_piece(30).unwrap();
+        jobs += judged.jobs;
+        if judged.is_last {
+            return jobs;
+        }
+    }
+}
+
+#[test]
+fn a_run_of_one_tag_leaves_the_others_as_they_were_decided() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = collection(&dir);
+    let mut writer = store.writer().unwrap();
+    let declared = store.tags();
+    let before = having(&store, "job_nnodes FEW");
+    assert!(!before.is_empty(), "decided by the rules of before");
+    let partition = declared.named("job_partition a").unwrap();
+    assert_eq!(run_tag(&mut writer, partition.tag.declared.id), 91);
+    assert_eq!(having(&store, "job_nnodes FEW"), before, "its new rule was not asked for");
+    let few = declared.named("job_nnodes FEW").unwrap().tag.declared.id;
+    assert_eq!(run_tag(&mut writer, few), 91);
+    assert_eq!(having(&store, "job_nnodes FEW"), [] as [&str; 0]);
+    // All rules are those of now, so the sets are as well.
+    drop((writer, store));
+    assert_eq!(rules(&dir), vec![declared.set; 91]);
+}
+
+#[test]
+fn a_tag_on_software_is_on_every_job_that_used_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir, "");
+    let mut writer = store.writer().unwrap();
+    let jobs: Vec<Accounting> = (1..=4).map(|number| job(number, "work", START + number * DAY)).collect();
+    tell(&mut writer, &jobs);
+    // Job 1 has the library, job 2 another one of the same build, job 3 a program whose content is known, of job 4 nothing is known.
+    let hash = [7u8; 32];
+    let program = |pid: u32, number: u64, exe: &str| {
+        let mut made = image(pid, exe);
+        made.place.job = Some(number.to_string());
+        made.place.cluster = Some("tiny".into());
+        (made.start, made.end) = (START + number * DAY, Some(START + number * DAY + SECOND));
+        made
+    };
+    let (mut one, mut two, mut three) =
+        (program(1, 1, "/bin/a"), program(2, 2, "/bin/b"), program(3, 3, "/bin/c"));
+    one.objects = Some(1);
+    two.objects = Some(2);
+    three.exe_file = Some(9);
+    three.objects = Some(3);
+    let other_build = record::entry::Object { build_id: None, ..library("/lib/libm.so.6", None) };
+    let context = [
+        list(1, vec![library("/bin/a", None), library("/lib/libblas.so.3", None)]),
+        list(2, vec![library("/bin/b", None), library("/lib/libfast.so", None)]),
+        list(3, vec![other_build]),
+        common::file(9, "/bin/c", Some(&hash)),
+    ];
+    let bytes = batch(stream(1), 1, &[entry(one), entry(two), entry(three)], &context);
+    let prepared = store::prepare(&Batch::from_bytes(&bytes).unwrap(), &writer.catalogue()).unwrap();
+    writer.apply(vec![prepared], 1).unwrap();
+
+    writer.begin_run(None, None).unwrap();
+    while !writer.judge_piece(PIECE).unwrap().is_last {}
+    let tag = store.tags().named("job_bug DEADLOCK").unwrap().tag.declared.id;
+    let by = |of: Kind, pattern: &str| Software { of, pattern: pattern.into() };
+    let (build, content) = ("ab".repeat(20), "07".repeat(32));
+    for (software, expected) in [
+        (by(Kind::Loaded, "libblas.so.3"), vec!["1"]),
+        (by(Kind::Loaded, "libblas*"), vec!["1"]),
+        (by(Kind::Loaded, "/lib/*"), vec!["1", "2", "3"]),
+        (by(Kind::Loaded, &build), vec!["1", "2"]),
+        (by(Kind::Program, &content), vec!["3"]),
+        (by(Kind::Program, "b"), vec!["2"]),
+        (by(Kind::Loaded, "o'neil"), vec![]),
+    ] {
+        assert!(writer.tag_software(tag, &software, true, "ada", Some("it hangs")).unwrap());
+        assert!(!writer.tag_software(tag, &software, true, "ada", None).unwrap(), "it is on already");
+        run_tag(&mut writer, tag);
+        assert_eq!(having(&store, "job_bug DEADLOCK"), expected, "{software:?}");
+        check_all(&store);
+        // A job that comes later has it as well, and so it is lost again when the tag is taken off.
+        assert!(writer.tag_software(tag, &software, false, "ada", None).unwrap());
+        run_tag(&mut writer, tag);
+        assert_eq!(having(&store, "job_bug DEADLOCK"), [] as [&str; 0], "{software:?}");
+    }
+    let kept = store.reader().unwrap().software_tags().unwrap();
+    assert_eq!(kept.len(), 7);
+    assert!(
+        kept.iter()
+            .all(|row| row["until"].is_string() && row["by"] == "ada" && row["tag"] == "job_bug DEADLOCK")
+    );
 }

@@ -11,6 +11,7 @@ pub enum TagsCommand {
     Explain(ExplainArgs),
     Try(TryArgs),
     Run(RunTagsArgs),
+    Software(SoftwareArgs),
     /// Set a tag on a job: yours, one of a project that you manage, or any as administrator
     Set(SetArgs),
     /// Take a tag off a job, whoever has set it; a rule does not set it again
@@ -118,14 +119,17 @@ pub struct TryArgs {
 /// New jobs are judged by themselves. The server does the work; this shows how far it is, and may be ended without harm.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  jobglass tags run\n  jobglass tags run --since 2026-01-01\n  jobglass tags run --status"
+    after_help = "Examples:\n  jobglass tags run\n  jobglass tags run --since 2026-01-01\n  jobglass tags run --tag 'job_accel GPU UNUSED'\n  jobglass tags run --status"
 )]
 pub struct RunTagsArgs {
     /// Only jobs submitted at this time or later
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
+    /// Only by the rule of this tag; the others stay as they were decided
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
     /// Only say how far the last run is
-    #[arg(long, conflicts_with_all = ["since", "detach"])]
+    #[arg(long, conflicts_with_all = ["since", "detach", "tag"])]
     pub status: bool,
     /// Do not wait for its end
     #[arg(long)]
@@ -158,6 +162,39 @@ pub struct SetArgs {
     /// Print JSON
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Put a tag on a library or a program: every job that used it has the tag, in the past and from now on
+///
+/// Without a tag, show which are on software. For administrators.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  jobglass tags software 'site BUGGY BLAS' --uses libopenblas.so.0 --reason 'wrong results in dgemm'\n  jobglass tags software 'site BUGGY BLAS' --uses 5b2c1d0e9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c   # a build-id\n  jobglass tags software 'site BUGGY BLAS' --uses libopenblas.so.0 --off\n  jobglass tags software"
+)]
+#[command(group = clap::ArgGroup::new("software").requires("tag"))]
+pub struct SoftwareArgs {
+    /// The tag: jobglass tags list
+    #[arg(requires = "software")]
+    pub tag: Option<String>,
+    /// A library: its name, its path (with a / in it), its build-id or the hash of its content; * is any text
+    #[arg(long, value_name = "PATTERN", group = "software")]
+    pub uses: Option<String>,
+    /// A program, in the same way
+    #[arg(long, value_name = "PATTERN", group = "software")]
+    pub runs: Option<String>,
+    /// Take it off
+    #[arg(long, requires = "software")]
+    pub off: bool,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Do not wait until all jobs have it
+    #[arg(long)]
+    pub detach: bool,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
     #[command(flatten)]
     pub server: ServerArgs,
 }

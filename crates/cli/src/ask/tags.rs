@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use super::show::{self, Column, text};
 use super::{Parameters, Server, add, add_times, escape, rows, server};
-use crate::args::{CountArgs, ExplainArgs, ListArgs, RunTagsArgs, SetArgs, TagsCommand, TryArgs};
+use crate::args::{
+    CountArgs, ExplainArgs, ListArgs, RunTagsArgs, SetArgs, SoftwareArgs, TagsCommand, TryArgs,
+};
 
 /// How often a run is looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -21,6 +23,7 @@ pub fn run(command: &TagsCommand) -> Result<bool> {
         TagsCommand::Explain(args) => explain(args),
         TagsCommand::Try(args) => trial(args),
         TagsCommand::Run(args) => judge(args),
+        TagsCommand::Software(args) => software(args),
         TagsCommand::Set(args) => say(args, true),
         TagsCommand::Unset(args) => say(args, false),
     }
@@ -156,6 +159,39 @@ fn said_line(said: &Value) -> String {
     format!("{mark} {}  ({}){reason}", text(&said["tag"]), words.join(", "))
 }
 
+const ON_SOFTWARE: &[Column] = &[
+    TAG,
+    ("OF", |row| text(&row["of"])),
+    ("SOFTWARE", |row| text(&row["pattern"])),
+    ("BY", |row| text(&row["by"])),
+    ("SINCE", |row| text(&row["at"])),
+    ("UNTIL", |row| text(&row["until"])),
+    ("REASON", |row| text(&row["reason"])),
+];
+
+/// Puts a tag on software, takes it off, or shows which there are.
+#[expect(clippy::print_stdout, reason = "the answer")]
+fn software(args: &SoftwareArgs) -> Result<bool> {
+    let server = server(&args.server)?;
+    let Some(tag) = &args.tag else {
+        return rows(&server, "/api/v1/tags/software", &Parameters::new(), ON_SOFTWARE, &args.shape.into());
+    };
+    let mut parameters = vec![("tag", tag.clone()), ("has", (!args.off).to_string())];
+    add(&mut parameters, "uses", args.uses.as_ref());
+    add(&mut parameters, "runs", args.runs.as_ref());
+    add(&mut parameters, "reason", args.reason.as_ref());
+    let answer = server.begin("/api/v1/tags/software", &parameters)?;
+    let answer = answer.context("this server puts no tags on software: is it older?")?;
+    if answer["is_new"] != true {
+        println!("{}: as it was before", text(&answer["tag"]));
+        return Ok(true);
+    }
+    if !args.detach {
+        wait(&server, answer["run"]["jobs"].as_u64().unwrap_or_default())?;
+    }
+    status(&server, false)
+}
+
 /// Says that a job has a tag, or has it not.
 #[expect(clippy::print_stdout, reason = "the answer")]
 fn say(args: &SetArgs, has: bool) -> Result<bool> {
@@ -247,6 +283,7 @@ fn judge(args: &RunTagsArgs) -> Result<bool> {
     }
     let mut parameters = Parameters::new();
     add_times(&mut parameters, args.since.as_deref(), None)?;
+    add(&mut parameters, "tag", args.tag.as_ref());
     let begun = server.begin("/api/v1/tags/run", &parameters)?;
     let begun = begun.context("this server has no tags: is it older?")?;
     if !args.detach {

@@ -16,8 +16,8 @@ use crate::ask::Server;
 
 /// A request is sent when it has so many bytes; the server takes eight million.
 const BYTES: usize = 4 << 20;
-/// Jobs in a request: enough that the server has little to do for each, few enough that it needs little memory.
-const JOBS: u64 = JOBS_MAX * 3 / 4;
+/// Jobs in a request: each is a transaction that waits for the disk.
+const JOBS: u64 = JOBS_MAX;
 /// Values in a request, and what is told of whole jobs.
 const VALUES: u64 = VALUES_MAX / 2;
 const TOLD: u64 = 10_000;

@@ -1,5 +1,6 @@
 //! Keeps jobs as their batch system accounts for them: each once, replaced when more is known of it.
 
+mod accounts;
 mod rows;
 
 use std::collections::{HashMap, HashSet};
@@ -10,9 +11,10 @@ use record::accounting::Accounting;
 use record::entry::Nanos;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+pub use self::accounts::{Accounts, TOGETHER};
 use self::rows::Part;
 use crate::StoreError;
-use crate::tags::{DUE, RULES, TAGS, Wish, wish};
+use crate::tags::{DUE, RULES, TAGS, wish};
 use crate::write::{Writer, now_ns};
 
 /// What became of jobs that were told.
@@ -94,68 +96,6 @@ const STAYS: [&str; 31] = [
     RULES,
 ];
 
-/// Jobs made ready to be kept, without the database: on any thread, so that the writer has little to do.
-pub struct Accounts {
-    ids: Vec<u64>,
-    /// For each of the tables.
-    rows: [Part; 3],
-    /// When the first of them was submitted; `None` where that is not known of one.
-    first_submit: Option<i64>,
-    /// When the last of them was submitted, or started where nobody knows that, as in their names.
-    newest: i64,
-    node_lists: HashMap<u64, String>,
-    /// Their ids and times of submission, by which they are found again.
-    places: Part,
-    partitions: HashSet<String>,
-    /// Start and end of each.
-    times: Vec<(Option<i64>, Option<i64>)>,
-    /// Number and cluster.
-    names: Vec<(String, Option<String>)>,
-    /// Tags that were wished at submission.
-    wishes: Vec<Wish>,
-    /// Words about jobs of which a later one is among them.
-    older: u64,
-}
-
-impl Accounts {
-    pub fn of(jobs: &[Accounting]) -> Result<Accounts, StoreError> {
-        let (told, older) = last_words(jobs);
-        let lists = told.iter().filter_map(|(_, job)| job.node_list.as_deref());
-        let names = told.iter().filter_map(|(_, job)| Some((job.job.clone()?, job.cluster.clone())));
-        Ok(Accounts {
-            ids: told.iter().map(|(id, _)| *id).collect(),
-            places: Part::places(&told)?,
-            rows: [
-                Part::of(&told, rows::jobs)?,
-                Part::of(&told, rows::steps)?,
-                Part::of(&told, rows::nodes)?,
-            ],
-            // Nothing is less than any time.
-            first_submit: told.iter().map(|(_, job)| job.submit.map(nanos)).min().flatten(),
-            newest: told
-                .iter()
-                .filter_map(|(_, job)| job.submit.or(job.start))
-                .map(nanos)
-                .max()
-                .unwrap_or(i64::MIN),
-            node_lists: lists.map(|list| (xxh3_64(list.as_bytes()), list.to_owned())).collect(),
-            partitions: told.iter().filter_map(|(_, job)| job.partition.clone()).collect(),
-            times: told.iter().map(|(_, job)| (job.start.map(nanos), job.end.map(nanos))).collect(),
-            names: names.collect(),
-            wishes: told
-                .iter()
-                .filter_map(|(id, job)| Wish::of(*id, job.user.as_deref()?, job.comment.as_ref()?))
-                .collect(),
-            older,
-        })
-    }
-
-    /// Which rows of the table may be of these jobs: one of years is not looked through for each batch.
-    fn there(&self) -> String {
-        self.first_submit.map_or_else(|| "true".to_owned(), |first| format!("submit_ns >= {first}"))
-    }
-}
-
 impl Writer {
     /// Keeps what a batch system says of jobs, all of it or nothing. Told again, it changes nothing.
     pub fn account(&mut self, accounts: &Accounts) -> Result<Accounted, StoreError> {
@@ -208,23 +148,6 @@ impl Writer {
         }
         Ok(())
     }
-}
-
-/// Of each job what was said last, unless it has ended before that; and how many words that leaves out.
-fn last_words(jobs: &[Accounting]) -> (Vec<(u64, &Accounting)>, u64) {
-    let mut told = Vec::with_capacity(jobs.len());
-    let mut places: HashMap<u64, usize> = HashMap::with_capacity(jobs.len());
-    for job in jobs {
-        let id = id(job);
-        let place = *places.entry(id).or_insert(told.len());
-        match told.get_mut(place) {
-            None => told.push((id, job)),
-            Some((_, last)) if job.end.is_some() || last.end.is_none() => *last = job,
-            Some(_) => {}
-        }
-    }
-    let left_out = (jobs.len() - told.len()) as u64;
-    (told, left_out)
 }
 
 /// The name of a job for good: neither its state nor its times change it.
@@ -425,19 +348,5 @@ mod tests {
         ] {
             assert_ne!(id(&one), id(&other), "{other:?}");
         }
-    }
-
-    #[test]
-    fn that_a_job_has_ended_is_not_forgotten() {
-        let at = |submit, end| Accounting {
-            shown: "1".into(),
-            submit: Some(submit),
-            end,
-            ..Accounting::default()
-        };
-        let jobs = [at(1, None), at(1, Some(9)), at(1, None), at(2, None)];
-        let (told, left_out) = last_words(&jobs);
-        assert_eq!((told.len(), left_out), (2, 2));
-        assert_eq!(told[0].1.end, Some(9));
     }
 }

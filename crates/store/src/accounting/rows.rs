@@ -1,5 +1,5 @@
-//! Jobs as columns of the tables. Column by column, because a value that is appended alone takes longer to hand over than to store; so many
-//! jobs at a time as stay near the processor while their columns are made; and only the columns in which there is something.
+//! Jobs as columns of the tables. Column by column, because a value that is appended alone takes longer to hand over than to store; and only
+//! the columns in which there is something.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,60 +23,53 @@ pub(super) type Columns = Result<RecordBatch, ArrowError>;
 /// Jobs with their names for good.
 pub(super) type Told<'a> = [(u64, &'a Accounting)];
 
-/// Jobs whose columns are made together.
-const TOGETHER: usize = 1024;
-
 /// What is appended to one table.
-pub(super) struct Part {
-    /// The columns in which there is something.
-    columns: Vec<String>,
-    batches: Vec<RecordBatch>,
-}
+#[derive(Default)]
+pub(super) struct Part(Vec<RecordBatch>);
 
 impl Part {
-    pub fn of(told: &Told, make: fn(&Told) -> Columns) -> Result<Part, StoreError> {
-        let made = told
-            .chunks(TOGETHER)
-            .map(make)
-            .filter(|made| made.as_ref().map_or(true, |rows| rows.num_rows() > 0));
-        Part::used(made.collect::<Result<_, _>>())
-            .map_err(|_| StoreError::Damaged("jobs have columns of several lengths"))
+    /// A column of another length would be our own mistake.
+    pub fn add(&mut self, made: Columns) -> Result<(), StoreError> {
+        let made = made.map_err(|_| StoreError::Damaged("jobs have columns of several lengths"))?;
+        if made.num_rows() > 0 {
+            self.0.push(made);
+        }
+        Ok(())
     }
 
-    fn used(made: Result<Vec<RecordBatch>, ArrowError>) -> Result<Part, ArrowError> {
-        let made = made?;
-        let Some(first) = made.first() else { return Ok(Part { columns: Vec::new(), batches: made }) };
-        let is_used = |at: &usize| made.iter().any(|rows| rows.column(*at).null_count() < rows.num_rows());
-        let used: Vec<usize> = (0..first.num_columns()).filter(is_used).collect();
-        let schema = first.schema();
-        Ok(Part {
-            columns: used.iter().map(|at| schema.field(*at).name().clone()).collect(),
-            batches: made.iter().map(|rows| rows.project(&used)).collect::<Result<_, _>>()?,
-        })
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// Of jobs what the table `tag_due` has.
-    pub fn places(told: &Told) -> Result<Part, StoreError> {
-        Part::of(told, |told| {
-            let all = Rows(told.to_vec());
-            named(vec![("id", all.ids()), ("submit_ns", all.time(|job| job.submit))])
-        })
+    /// The columns in which there is something.
+    fn used(&self) -> Vec<usize> {
+        let is_used = |at: &usize| self.0.iter().any(|rows| rows.column(*at).null_count() < rows.num_rows());
+        (0..self.0.first().map_or(0, RecordBatch::num_columns)).filter(is_used).collect()
     }
 
     /// The rest of the table's columns is not known.
     pub fn append(&self, connection: &Connection, database: &str, table: &str) -> Result<(), StoreError> {
-        if self.batches.is_empty() {
-            return Ok(());
-        }
-        let columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+        let Some(first) = self.0.first() else { return Ok(()) };
+        let (used, schema) = (self.used(), first.schema());
+        let columns: Vec<&str> = used.iter().map(|at| schema.field(*at).name().as_str()).collect();
         let mut table =
             connection.appender_with_columns_to_catalog_and_db(table, database, "main", &columns)?;
-        for rows in &self.batches {
+        for rows in &self.0 {
             // Only the columns' handles are copied.
-            table.append_record_batch(rows.clone())?;
+            let rows = rows.project(&used);
+            table.append_record_batch(
+                rows.map_err(|_| StoreError::Damaged("jobs have other columns than others"))?,
+            )?;
         }
         Ok(table.flush()?)
     }
+}
+
+/// Of the table `tag_due`.
+pub(super) fn places(told: &Told) -> Columns {
+    let all = Rows(told.to_vec());
+    named(vec![("id", all.ids()), ("submit_ns", all.time(|job| job.submit))])
 }
 
 fn named(columns: Named) -> Columns {

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use condition::Condition;
 use digest::Site;
 use duckdb::{Connection, params};
-use tags::{Declaration, Name, Tag, shipped};
+use tags::{Declaration, Name, Search, Tag, shipped};
 
-use super::{BITS, Declared, Known, Rule};
+use super::{BITS, Declared, Known, Rule, on_software};
 use crate::StoreError;
 use crate::query::jobs::FIXED;
 use crate::write::{Writer, now_ns};
@@ -46,6 +47,7 @@ fn declare(
     let mut refused = Vec::new();
     let of_partitions = of_partitions(partitions, &declarations, &kept, &mut refused);
     declarations.extend(of_partitions);
+    on_software::add_criteria(connection, &mut declarations)?;
     let tags = tags::tag::check(&declarations, &site.tags, &FIXED.catalogue)
         .map_err(|error| StoreError::Tags(error.to_string()))?;
     let versions = versions(connection)?;
@@ -74,7 +76,31 @@ fn declare(
     }
     let mut declared = Declared { tags: known, refused, ..Declared::default() };
     declared.set = set(connection, &declared)?;
+    declared.searches = searches(site, &mut declared)?;
     Ok(declared)
+}
+
+/// Those that are shipped and those of the site, of which one takes the place of another with its name.
+fn searches(site: &Site, declared: &mut Declared) -> Result<Vec<Search>, StoreError> {
+    let shipped = tags::search::shipped().map_err(|error| StoreError::Tags(error.to_string()))?;
+    let mut all: BTreeMap<String, Search> = BTreeMap::new();
+    for search in shipped.into_iter().chain(site.searches.iter().cloned()) {
+        match wrong(&search, declared) {
+            Some(why) => declared.refused.push(format!("search `{}`: {why}", search.name)),
+            None => drop(all.insert(search.name.clone(), search)),
+        }
+    }
+    Ok(all.into_values().collect())
+}
+
+/// Why a search cannot be made.
+fn wrong(search: &Search, declared: &Declared) -> Option<String> {
+    let names = search.all.iter().chain(&search.none).chain(search.any.iter().flatten());
+    let unknown = names.into_iter().find(|name| declared.named(name).is_none());
+    unknown.map(|name| format!("there is no tag `{name}`")).or_else(|| {
+        let text = search.r#where.as_ref()?;
+        Condition::parse(text, &FIXED.catalogue).err().map(|error| error.to_string())
+    })
 }
 
 fn load(connection: &Connection) -> Result<HashMap<String, Kept>, StoreError> {
@@ -204,22 +230,36 @@ fn version(
     Ok(next)
 }
 
-/// The number of the set of these rules: that of the last set if it is the same.
+/// The number of the set of these rules.
 fn set(connection: &Connection, declared: &Declared) -> Result<u32, StoreError> {
-    let last: Option<u32> = connection.query_row("SELECT max(id) FROM rule_set", [], |row| row.get(0))?;
-    let mut query = connection.prepare("SELECT tag, version FROM rule_set WHERE id = ?")?;
-    let rows = query.query_map([last], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let before: BTreeMap<u32, u32> = rows.collect::<Result<_, _>>()?;
-    let now: BTreeMap<u32, u32> =
-        declared.judged().map(|(known, rule)| (known.tag.declared.id, rule.version)).collect();
-    if let Some(last) = last.filter(|_| before == now) {
-        return Ok(last);
+    number(
+        connection,
+        &declared.judged().map(|(known, rule)| (known.tag.declared.id, rule.version)).collect(),
+    )
+}
+
+/// The number of a set of rules, by tag and version: that of the last set if it is the same, or of any that is.
+pub(super) fn number(connection: &Connection, rules: &BTreeMap<u32, u32>) -> Result<u32, StoreError> {
+    let sets = sets(connection)?;
+    if let Some((id, _)) = sets.iter().rev().find(|(_, set)| *set == rules) {
+        return Ok(*id);
     }
-    let id = last.unwrap_or(0) + 1;
+    let id = sets.keys().next_back().map_or(1, |last| last + 1);
     let mut table = connection.appender("rule_set")?;
-    for (tag, version) in now {
+    for (tag, version) in rules {
         table.append_row(params![id, tag, version])?;
     }
     table.flush()?;
     Ok(id)
+}
+
+/// All sets of rules that there have been.
+pub(super) fn sets(connection: &Connection) -> Result<BTreeMap<u32, BTreeMap<u32, u32>>, StoreError> {
+    let mut query = connection.prepare("SELECT id, tag, version FROM rule_set")?;
+    let mut rows = query.query([])?;
+    let mut sets: BTreeMap<u32, BTreeMap<u32, u32>> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        sets.entry(row.get(0)?).or_default().insert(row.get(1)?, row.get(2)?);
+    }
+    Ok(sets)
 }

@@ -58,7 +58,7 @@ impl Writer {
             "INSERT INTO judge_now SELECT DISTINCT id, submit_ns FROM tag_due WHERE rowid <= {last}; \
              DELETE FROM tag_due WHERE rowid <= {last}"
         ))?;
-        let jobs = judge(&transaction, &declared, &taken(&transaction)?)?;
+        let jobs = judge(&transaction, &declared, &taken(&transaction)?, None)?;
         let left: u64 = transaction.query_row("SELECT count(*) FROM tag_due", [], |row| row.get(0))?;
         transaction.commit()?;
         Ok(Judged { jobs, is_last: left == 0 })

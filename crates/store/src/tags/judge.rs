@@ -1,9 +1,10 @@
 //! All criteria as one query over some jobs: what was decided is written into their rows.
 
+use condition::Condition;
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, params_from_iter};
 
-use super::{Declared, RULES, TAGS, hand, software};
+use super::{Declared, RULES, Rule, TAGS, declare, hand, software};
 use crate::StoreError;
 use crate::query::jobs::{Which, bound, plain};
 
@@ -25,18 +26,62 @@ const BEGUN: &str = "(c.start_ns IS NOT NULL OR c.end_ns IS NOT NULL)";
 /// Agents and batch systems do not agree to the second on when a job began.
 const SLACK_NS: i64 = 60_000_000_000;
 
-/// Judges jobs by all rules; says how many. The caller has a transaction.
-pub(super) fn judge(connection: &Connection, declared: &Declared, jobs: &Jobs) -> Result<u64, StoreError> {
+/// Judges jobs by all rules, or by that of one tag; says how many. The caller has a transaction.
+pub(super) fn judge(
+    connection: &Connection,
+    declared: &Declared,
+    jobs: &Jobs,
+    only: Option<u32>,
+) -> Result<u64, StoreError> {
     let Some(time) = time(connection, jobs)? else { return Ok(0) };
-    let query = query(connection, declared, jobs, time)?;
-    let set = TAGS.map(|name| format!("{name} = s.{name}")).join(", ");
+    let rules: Vec<(&Condition, Rule)> = declared
+        .judged()
+        .filter(|(known, _)| only.is_none_or(|tag| known.tag.declared.id == tag))
+        .filter_map(|(known, rule)| Some((known.tag.criterion.as_ref()?, rule)))
+        .collect();
+    let query = query(connection, &rules, jobs, time)?;
+    let (set, which) = match only {
+        None => (all_words(declared.set), String::new()),
+        Some(tag) => match rules.first() {
+            // Whoever was not judged yet is judged by all rules soon.
+            Some((_, rule)) => {
+                (one_bit(connection, tag, *rule)?, format!(" AND accounting.{RULES} IS NOT NULL"))
+            }
+            None => return Ok(0),
+        },
+    };
     let sql = format!(
-        "UPDATE accounting SET {set}, {RULES} = {} FROM ({}) s WHERE accounting.rowid = s.place",
-        declared.set, query.text
+        "UPDATE accounting SET {set} FROM ({}) s WHERE accounting.rowid = s.place{which}",
+        query.text
     );
     let judged = connection.execute(&numbered(&sql), params_from_iter(query.values))? as u64;
     hand::keep_off(connection, declared, &jobs.condition)?;
     Ok(judged)
+}
+
+fn all_words(set: u32) -> String {
+    format!("{}, {RULES} = {set}", TAGS.map(|name| format!("{name} = s.{name}")).join(", "))
+}
+
+/// One bit of the words, and for each set of rules that decided before, that set with this version of the one rule.
+fn one_bit(connection: &Connection, tag: u32, rule: Rule) -> Result<String, StoreError> {
+    let (word, mask) = (TAGS[(rule.bit / 64) as usize], 1u64 << (rule.bit % 64));
+    let mut query =
+        connection.prepare(&format!("SELECT DISTINCT {RULES} FROM accounting WHERE {RULES} IS NOT NULL"))?;
+    let used = query.query_map([], |row| row.get(0))?.collect::<Result<Vec<u32>, _>>()?;
+    let sets = declare::sets(connection)?;
+    let mut cases = String::new();
+    for before in used {
+        let mut rules = sets.get(&before).cloned().unwrap_or_default();
+        rules.insert(tag, rule.version);
+        cases.push_str(&format!(" WHEN {before} THEN {}", declare::number(connection, &rules)?));
+    }
+    let own = format!("accounting.{RULES}");
+    let rules = if cases.is_empty() { own } else { format!("CASE {own}{cases} ELSE {own} END") };
+    Ok(format!(
+        "{word} = (coalesce(accounting.{word}, 0) & {}::UBIGINT) | (s.{word} & {mask}::UBIGINT), {RULES} = {rules}",
+        !mask
+    ))
 }
 
 fn time(connection: &Connection, jobs: &Jobs) -> Result<Option<Time>, StoreError> {
@@ -58,15 +103,18 @@ struct Query {
 }
 
 /// `place` and the words of bits of each of the jobs.
-fn query(connection: &Connection, declared: &Declared, jobs: &Jobs, time: Time) -> Result<Query, StoreError> {
-    let criteria =
-        || declared.judged().filter_map(|(known, rule)| Some((known.tag.criterion.as_ref()?, rule)));
-    let answers = software::Answers::of(criteria().map(|(criterion, _)| criterion));
+fn query(
+    connection: &Connection,
+    rules: &[(&Condition, Rule)],
+    jobs: &Jobs,
+    time: Time,
+) -> Result<Query, StoreError> {
+    let answers = software::Answers::of(rules.iter().map(|(criterion, _)| *criterion));
     let is_seen = !answers.is_empty() && software::is_seen(connection, time)?;
     let mut words: [Vec<String>; TAGS.len()] = Default::default();
     let mut values: [Vec<Sql>; TAGS.len()] = Default::default();
     let mut which = Which::default();
-    for (criterion, rule) in criteria() {
+    for (criterion, rule) in rules {
         let answer = |text: &str| if is_seen { answers.column(text) } else { Some("NULL".to_owned()) };
         let criterion = criterion.answered(answer);
         let sql = criterion.sql();

@@ -3,6 +3,7 @@
 //! * [`declare`] brings what is declared into the tables: bits, versions of criteria, sets of rules.
 //! * `judge` is all criteria as one query over some jobs; `software` answers what they ask about programs and libraries.
 //! * `hand` is what people say of jobs.
+//! * `on_software` puts tags on programs and libraries.
 //! * `due` judges jobs that were just told, `run` the whole collection.
 //!
 //! Which jobs have a tag is a bit of their rows: see `docs/decisions/0022`.
@@ -11,19 +12,21 @@ mod declare;
 mod due;
 mod hand;
 mod judge;
+mod on_software;
 mod run;
 mod software;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tags::Tag;
+use tags::{Search, Tag};
 
 pub use due::Judged;
 pub(crate) use due::{DUE, ids_due, named_due};
 pub use hand::{Assignment, wished};
 pub(crate) use hand::{Wish, wish};
 pub use judge::counting;
+pub use on_software::{Kind, Software};
 pub(crate) use run::load as load_run;
 pub use run::{PIECE, Run};
 
@@ -65,6 +68,8 @@ pub struct Declared {
     pub refused: Vec<String>,
     /// Those that people have set on some job.
     pub assigned: BTreeSet<u32>,
+    /// Combinations that have a name.
+    pub searches: Vec<Search>,
 }
 
 impl Declared {

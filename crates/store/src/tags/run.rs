@@ -20,6 +20,8 @@ pub struct Run {
     pub rules: u32,
     /// Of jobs submitted from then on.
     pub since_ns: Option<i64>,
+    /// By the rule of this tag only.
+    pub tag: Option<u32>,
     /// Jobs that there were when it began.
     pub jobs: u64,
     pub judged: u64,
@@ -29,10 +31,19 @@ pub struct Run {
 }
 
 impl Writer {
-    /// Begins a run by the rules of now; one that is under way is given up for it.
-    pub fn begin_run(&mut self, since_ns: Option<i64>) -> Result<Run, StoreError> {
+    /// Begins a run by the rules of now, or by that of one tag; one that is under way is given up for it, and what was still to be done of it is
+    /// done by this one.
+    pub fn begin_run(&mut self, since_ns: Option<i64>, tag: Option<u32>) -> Result<Run, StoreError> {
         self.declare_tags()?;
         let declared = self.tags.get();
+        let left = load(&self.connection)?.filter(|run| run.ended_ns.is_none());
+        let (since_ns, tag) = match left {
+            Some(left) if left.tag != tag || left.since_ns < since_ns => (
+                left.since_ns.zip(since_ns).map(|(one, other)| one.min(other)),
+                left.tag.filter(|own| tag == Some(*own)),
+            ),
+            _ => (since_ns, tag),
+        };
         let transaction = self.connection.transaction()?;
         let jobs = transaction.query_row(
             "SELECT count(*) FROM accounting WHERE submit_ns >= ? OR ? IS NULL",
@@ -44,6 +55,7 @@ impl Writer {
             begun_ns: now_ns(),
             rules: declared.set,
             since_ns,
+            tag,
             jobs,
             judged: 0,
             ended_ns: None,
@@ -62,7 +74,7 @@ impl Writer {
         let declared = self.tags.get();
         if declared.set != run.rules {
             // The rules were changed meanwhile: what was done is to be done again.
-            self.begin_run(run.since_ns)?;
+            self.begin_run(run.since_ns, run.tag)?;
             return Ok(Judged::default());
         }
         let transaction = self.connection.transaction()?;
@@ -91,7 +103,7 @@ fn piece(
     }
     let conditions: Vec<String> = conditions.into_iter().flatten().collect();
     let condition = if conditions.is_empty() { "true".to_owned() } else { conditions.join(" AND ") };
-    let jobs = judge(connection, declared, &Jobs { condition })?;
+    let jobs = judge(connection, declared, &Jobs { condition }, run.tag)?;
     run.judged += jobs;
     run.next_ns = until.or(run.next_ns);
     run.ended_ns = until.is_none().then(now_ns);
@@ -113,15 +125,24 @@ fn next_bound(connection: &Connection, from: Option<i64>, most: u64) -> Result<O
 fn save(connection: &Connection, run: &Run) -> Result<(), StoreError> {
     connection.execute("DELETE FROM tag_run WHERE begun_ns = ?", params![run.begun_ns])?;
     connection.execute(
-        "INSERT INTO tag_run VALUES (?, ?, ?, ?, ?, ?, ?)",
-        params![run.begun_ns, run.rules, run.since_ns, run.next_ns, run.jobs, run.judged, run.ended_ns],
+        "INSERT INTO tag_run VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        params![
+            run.begun_ns,
+            run.rules,
+            run.since_ns,
+            run.next_ns,
+            run.jobs,
+            run.judged,
+            run.ended_ns,
+            run.tag
+        ],
     )?;
     Ok(())
 }
 
 /// The last run.
 pub(crate) fn load(connection: &Connection) -> Result<Option<Run>, StoreError> {
-    let sql = "SELECT begun_ns, rules, since_ns, next_ns, jobs, judged, ended_ns FROM tag_run ORDER BY begun_ns DESC LIMIT 1";
+    let sql = "SELECT begun_ns, rules, since_ns, next_ns, jobs, judged, ended_ns, tag FROM tag_run ORDER BY begun_ns DESC LIMIT 1";
     let run = connection.query_row(sql, [], |row| {
         Ok(Run {
             begun_ns: row.get(0)?,
@@ -131,6 +152,7 @@ pub(crate) fn load(connection: &Connection) -> Result<Option<Run>, StoreError> {
             jobs: row.get(4)?,
             judged: row.get(5)?,
             ended_ns: row.get(6)?,
+            tag: row.get(7)?,
         })
     });
     Ok(run.optional()?)

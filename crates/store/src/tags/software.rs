@@ -50,10 +50,10 @@ impl Answers {
         let (mut of_lists, mut of_programs) = (Vec::new(), Vec::new());
         for (at, question) in self.questions.values().enumerate() {
             if question.predicate == "runs" {
-                let fit = fit("parse_filename(s.exe)", "s.exe", question, &mut of_programs);
+                let fit = fit(PROGRAM, question, &mut of_programs);
                 columns.push(format!("coalesce(bool_or({fit}), false) AS q{at}"));
             } else {
-                let fit = fit("o.name", "o.path", question, &mut of_lists);
+                let fit = fit(OBJECT, question, &mut of_lists);
                 fits.push(format!("bool_or({fit}) AS u{at}"));
                 columns.push(format!("coalesce(bool_or(a.u{at} OR b.u{at}), false) AS q{at}"));
             }
@@ -62,7 +62,7 @@ impl Answers {
             fits.push("true AS u".into());
         }
         let text = format!(
-            "WITH s AS MATERIALIZED (SELECT DISTINCT c.rowid AS place, q.exe, q.objects, q.late_objects \
+            "WITH s AS MATERIALIZED (SELECT DISTINCT c.rowid AS place, q.exe, q.exe_file, q.objects, q.late_objects \
                FROM accounting c JOIN (SELECT * FROM process WHERE start_ns <= {until_ns} AND (end_ns >= {from_ns} OR end_ns IS NULL)) q \
                ON {OF_JOB} WHERE {}), \
              f AS MATERIALIZED (SELECT l.list, {} FROM object_list l JOIN object o ON o.id = l.object \
@@ -77,14 +77,38 @@ impl Answers {
     }
 }
 
-/// By name, or by path as well if there is a `/` in the pattern.
-fn fit(name: &str, path: &str, question: &Question, values: &mut Vec<Sql>) -> String {
-    let pattern = Sql::Text(like::of_glob(&question.pattern));
+/// What software is known by: name, path, build-id, and the file.
+struct Known {
+    name: &'static str,
+    path: &'static str,
+    build_id: &'static str,
+    file: &'static str,
+}
+
+const PROGRAM: Known =
+    Known { name: "parse_filename(s.exe)", path: "s.exe", build_id: "NULL", file: "s.exe_file" };
+const OBJECT: Known = Known { name: "o.name", path: "o.path", build_id: "o.build_id", file: "o.file" };
+
+/// Build-ids have eight bytes and more, content hashes 32.
+const SHORTEST: usize = 16;
+
+/// By name, by path as well if there is a `/` in the pattern; what looks like a build-id or a hash may be one.
+fn fit(known: Known, question: &Question, values: &mut Vec<Sql>) -> String {
+    let Known { name, path, build_id, file } = known;
+    let pattern = &question.pattern;
+    let like = Sql::Text(like::of_glob(pattern));
     let by = |what: &str| format!("{what} LIKE CAST(? AS VARCHAR) ESCAPE '\\'");
-    values.push(pattern.clone());
-    if question.pattern.contains('/') {
-        values.push(pattern);
+    values.push(like.clone());
+    if pattern.contains('/') {
+        values.push(like);
         format!("({} OR {})", by(name), by(path))
+    } else if pattern.len() >= SHORTEST && pattern.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        values.extend(std::iter::repeat_n(Sql::Text(pattern.clone()), 3));
+        let exactly = "CAST(? AS VARCHAR)";
+        format!(
+            "({} OR {build_id} = {exactly} OR {file} IN (SELECT f.id FROM file f WHERE f.hash = {exactly} OR f.build_id = {exactly}))",
+            by(name)
+        )
     } else {
         by(name)
     }

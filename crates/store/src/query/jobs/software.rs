@@ -22,27 +22,29 @@ pub(super) fn predicates() -> [Predicate; 2] {
     [
         Predicate {
             name: "uses",
-            meaning: "whether a program of the job loaded a library of this name, or of this path if there is a / in it",
+            meaning: "whether a program of the job loaded a library of this name, of this path if there is a / in it, or with this build-id or content hash",
             sql: known(format!(
                 "SELECT 1 FROM (SELECT job, cluster, start_ns, end_ns, unnest([objects, late_objects]) AS list FROM process) q \
                  WHERE {OF_JOB} AND q.list IN (SELECT l.list FROM object_list l JOIN object o ON o.id = l.object, {PATTERN} \
                    WHERE {})",
-                fits("o.name", "o.path")
+                fits("o.name", "o.path", "o.build_id", "o.file")
             )),
         },
         Predicate {
             name: "runs",
-            meaning: "whether the job ran a program of this name, or of this path if there is a / in it",
+            meaning: "whether the job ran a program of this name, of this path if there is a / in it, or with this build-id or content hash",
             sql: known(format!(
                 "SELECT 1 FROM process q, {PATTERN} WHERE {OF_JOB} AND {}",
-                fits("parse_filename(q.exe)", "q.exe")
+                fits("parse_filename(q.exe)", "q.exe", "NULL", "q.exe_file")
             )),
         },
     ]
 }
 
-fn fits(name: &str, path: &str) -> String {
+/// By name, by path if there is a `/` in the pattern, by build-id or by content hash.
+fn fits(name: &str, path: &str, build_id: &str, file: &str) -> String {
     format!(
-        "({name} LIKE w.pattern ESCAPE '\\' OR contains(w.pattern, '/') AND {path} LIKE w.pattern ESCAPE '\\')"
+        "({name} LIKE w.pattern ESCAPE '\\' OR contains(w.pattern, '/') AND {path} LIKE w.pattern ESCAPE '\\' \
+          OR {build_id} = w.pattern OR {file} IN (SELECT f.id FROM file f WHERE f.hash = w.pattern OR f.build_id = w.pattern))"
     )
 }

@@ -36,6 +36,14 @@ impl Reader {
     }
 }
 
+impl Reader {
+    /// Tags on software.
+    pub fn software_tags(&self) -> Result<Vec<Map<String, Value>>, StoreError> {
+        let declared = self.tags();
+        self.ask(|snapshot| snapshot.software_tags(&declared))
+    }
+}
+
 impl Snapshot<'_> {
     /// Those that are counted besides what rules have set.
     pub(super) fn assigned(&self, which: &Which, key: &str) -> Result<Vec<Assigned>, StoreError> {
@@ -60,18 +68,11 @@ impl Snapshot<'_> {
 
     /// All that was said of a job, also what was taken back, in the order of time.
     pub(super) fn said(&self, id: u64, declared: &Declared) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let name = |tag: u32| {
-            let known = declared.tags.iter().find(|known| known.tag.declared.id == tag);
-            known.map_or_else(
-                || format!("tag {tag}, which is no longer declared"),
-                |known| known.tag.declared.name.to_string(),
-            )
-        };
         let sql = "SELECT tag, is_set, is_personal, \"by\", at_submission, reason, at_ns, until_ns FROM assignment \
                    WHERE id = ? ORDER BY at_ns, tag";
         self.rows(sql, &[Sql::UBigInt(id)], |row| {
             Ok(object([
-                ("tag", json!(name(row.get(0)?))),
+                ("tag", json!(name(declared, row.get(0)?))),
                 ("has", json!(row.get::<_, bool>(1)?)),
                 ("by", json!(row.get::<_, String>(3)?)),
                 ("at", time(row.get(6)?)),
@@ -83,6 +84,22 @@ impl Snapshot<'_> {
         })
     }
 
+    /// Tags on software, also those that were taken off, in the order of time.
+    fn software_tags(&self, declared: &Declared) -> Result<Vec<Map<String, Value>>, StoreError> {
+        let sql = "SELECT tag, predicate, pattern, \"by\", reason, at_ns, until_ns FROM software_tag ORDER BY at_ns, pattern";
+        self.rows(sql, &[], |row| {
+            Ok(object([
+                ("tag", json!(name(declared, row.get(0)?))),
+                ("of", json!(if row.get::<_, String>(1)? == "runs" { "program" } else { "library" })),
+                ("pattern", json!(row.get::<_, String>(2)?)),
+                ("by", json!(row.get::<_, String>(3)?)),
+                ("reason", json!(row.get::<_, Option<String>>(4)?)),
+                ("at", time(row.get(5)?)),
+                ("until", time(row.get(6)?)),
+            ]))
+        })
+    }
+
     /// Wishes at submission that could not be fulfilled.
     pub(super) fn refused(&self, id: u64) -> Result<Vec<Map<String, Value>>, StoreError> {
         let sql = "SELECT wish, why FROM assignment_refused WHERE id = ? ORDER BY wish";
@@ -90,4 +107,12 @@ impl Snapshot<'_> {
             Ok(object([("wish", json!(row.get::<_, String>(0)?)), ("why", json!(row.get::<_, String>(1)?))]))
         })
     }
+}
+
+fn name(declared: &Declared, tag: u32) -> String {
+    let known = declared.tags.iter().find(|known| known.tag.declared.id == tag);
+    known.map_or_else(
+        || format!("tag {tag}, which is no longer declared"),
+        |known| known.tag.declared.name.to_string(),
+    )
 }

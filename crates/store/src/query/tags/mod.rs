@@ -204,6 +204,7 @@ pub fn run_row(run: &Run) -> Map<String, Value> {
         ("ended", time(run.ended_ns)),
         ("rules", json!(run.rules)),
         ("since", time(run.since_ns)),
+        ("tag", json!(run.tag)),
         ("jobs", json!(run.jobs)),
         ("judged", json!(run.judged)),
     ])
