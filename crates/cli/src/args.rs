@@ -2,6 +2,7 @@
 
 mod import;
 mod jobs;
+mod notes;
 mod site;
 mod tags;
 
@@ -15,8 +16,15 @@ pub use import::{
     ImportCollectdArgs, ImportCommand, ImportGangliaArgs, ImportInfluxArgs, ImportSlurmArgs, MonitorArgs,
 };
 pub use jobs::JobsArgs;
+pub use notes::{
+    AddNoteArgs, CaseNewsArgs, CasesCommand, ListCasesArgs, ListNotesArgs, NotesCommand, NumberArgs,
+    OpenCaseArgs,
+};
 pub use site::{SiteArgs, SiteOf};
-pub use tags::{CountArgs, ExplainArgs, ListArgs, RunTagsArgs, SetArgs, SoftwareArgs, TagsCommand, TryArgs};
+pub use tags::{
+    ApproveArgs, CountArgs, ExplainArgs, ListArgs, ProposalsArgs, ProposeArgs, RejectArgs, RunTagsArgs,
+    SetArgs, SoftwareArgs, TagsCommand, TryArgs,
+};
 
 /// What really runs on an HPC machine, and whether it was worth it.
 #[derive(Debug, Parser)]
@@ -31,10 +39,20 @@ pub enum Command {
     Processes(ProcessesArgs),
     Jobs(Box<JobsArgs>),
     Job(JobArgs),
-    /// Tags: words for jobs, by rule; which there are, who has them and why
+    /// Tags: words for jobs, by rules and by people; which there are, who has them and why
     Tags {
         #[command(subcommand)]
         command: TagsCommand,
+    },
+    /// Notes on jobs and programs: what is to be remembered of them
+    Notes {
+        #[command(subcommand)]
+        command: NotesCommand,
+    },
+    /// Cases: who was contacted, why, and what came of it
+    Cases {
+        #[command(subcommand)]
+        command: CasesCommand,
     },
     Series(SeriesArgs),
     Nodes(NodesArgs),

@@ -144,8 +144,12 @@ fn what_cannot_be_asked_is_refused_in_words() {
     let server = with_three_jobs(dir.path());
     for (arguments, said) in [
         (vec!["jobs", "--all", "job_statuss COMPLETED"], "there is no tag `job_statuss COMPLETED`"),
-        (vec!["jobs", "--all", "job_bug DEADLOCK"], "`job_bug DEADLOCK` is set by people"),
-        (vec!["jobs", "--search", "idle"], "there is no search `idle`, but idle-gpus, idle-disks"),
+        (vec!["jobs", "--tagged", "by hand"], "[possible values: auto, manual]"),
+        (vec!["tags", "run", "--tag", "job_bug DEADLOCK"], "`job_bug DEADLOCK` has no rule: people set it"),
+        (
+            vec!["jobs", "--search", "idle"],
+            "there is no search `idle`, but big-memory, excellent, idle-disks",
+        ),
         (vec!["tags", "count", "--by", "moon"], "tags cannot be counted by `moon`"),
         (vec!["tags", "explain", "1", "--tag", "x"], "there is no tag `x`"),
         (vec!["tags", "try", "gpus >"], "gpus >"),

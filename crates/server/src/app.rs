@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use serde_json::json;
 use store::{Catalogue, Rules};
@@ -20,6 +20,8 @@ use crate::job_rates::JobRates;
 use crate::jobs;
 use crate::measure;
 use crate::metrics::Metrics;
+use crate::notes;
+use crate::proposals;
 use crate::rate::Rates;
 use crate::read;
 use crate::readers::Readers;
@@ -86,6 +88,27 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/tags/try", get(tags::trial))
         .route("/api/v1/tags/run", get(tags::last_run).post(tags::begin_run))
         .route("/api/v1/tags/software", get(tags::software_tags).post(tags::tag_software))
+        .route(
+            "/api/v1/notes",
+            get(notes::notes).post(notes::add_note).layer(DefaultBodyLimit::max(notes::BODY_MAX)),
+        )
+        .route("/api/v1/notes/{number}", delete(notes::remove_note))
+        .route(
+            "/api/v1/cases",
+            get(notes::cases).post(notes::open_case).layer(DefaultBodyLimit::max(notes::BODY_MAX)),
+        )
+        .route(
+            "/api/v1/cases/{number}",
+            post(notes::add_to_case).layer(DefaultBodyLimit::max(notes::BODY_MAX)),
+        )
+        .route(
+            "/api/v1/proposals",
+            get(proposals::proposals).post(proposals::propose).layer(DefaultBodyLimit::max(notes::BODY_MAX)),
+        )
+        .route(
+            "/api/v1/proposals/{number}",
+            post(proposals::decide).layer(DefaultBodyLimit::max(notes::BODY_MAX)),
+        )
         .route("/api/v1/searches", get(tags::list_searches))
         .route("/api/v1/jobs/{id}/series/{metric}", get(read::series))
         .route(

@@ -19,6 +19,7 @@ use crate::asker::Asker;
 use crate::error::ApiError;
 use crate::read::{Asked, asked, check_text};
 use crate::readers::ask;
+use crate::writing::write;
 
 /// A reason is a sentence or two.
 const REASON_MAX: usize = 1000;
@@ -61,9 +62,7 @@ pub async fn assign(
     }
     let declared = app.readers.tags();
     let known = wished(&declared, &tag).map_err(ApiError::BadRequest)?;
-    let filter = Filter { cluster, job: Some(job.clone()), ..Filter::default() };
-    let found = ask(&app, &asker.sight, move |reader| reader.owned(&filter)).await?;
-    let owned = found.ok_or_else(|| ApiError::NotFound(format!("no batch system told of job {job}")))?;
+    let owned = owned(&app, &asker, &job, cluster).await?;
     if !personal && !may_assign(&asker, &app.readers.people(), &owned) {
         return Err(ApiError::Forbidden(format!(
             "{} may not tag job {job}: its owner, managers of its project and administrators may; personal tags are for yourself",
@@ -80,10 +79,20 @@ pub async fn assign(
     };
     let name = known.tag.declared.name.to_string();
     tracing::info!(job, tag = name, has, by = asker.name, "tag by hand");
-    let committer = app.committer.clone();
-    let done = tokio::task::spawn_blocking(move || committer.perform(move |writer| writer.assign(&said)));
-    let is_new = done.await.map_err(|_| ApiError::Internal("the tag could not be set"))???;
+    let is_new = write(&app, move |writer| writer.assign(&said)).await?;
     Ok(Json(json!({"job": job, "tag": name, "has": has, "is_new": is_new})))
+}
+
+/// A job that whoever asks sees.
+pub async fn owned(
+    app: &Arc<App>,
+    asker: &Asker,
+    job: &str,
+    cluster: Option<String>,
+) -> Result<Owned, ApiError> {
+    let filter = Filter { cluster, job: Some(job.to_owned()), ..Filter::default() };
+    let found = ask(app, &asker.sight, move |reader| reader.owned(&filter)).await?;
+    found.ok_or_else(|| ApiError::NotFound(format!("no batch system told of job {job}")))
 }
 
 fn may_assign(asker: &Asker, people: &People, job: &Owned) -> bool {

@@ -465,9 +465,9 @@ pub async fn whoami(asker: Asker) -> Json<Value> {
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, crate::account::account, crate::measure::measure, crate::site::tell, crate::site::site, crate::jobs::jobs, crate::jobs::columns, crate::jobs::export, crate::tags::list, crate::tags::list_searches, crate::tags::count, crate::tags::explain, crate::tags::trial, crate::tags::begin_run, crate::tags::last_run, crate::tags::software_tags, crate::tags::tag_software, crate::assign::assign, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules, whoami,
+    paths(crate::ingest::ingest, crate::account::account, crate::measure::measure, crate::site::tell, crate::site::site, crate::jobs::jobs, crate::jobs::columns, crate::jobs::export, crate::tags::list, crate::tags::list_searches, crate::tags::count, crate::tags::explain, crate::tags::trial, crate::tags::begin_run, crate::tags::last_run, crate::tags::software_tags, crate::tags::tag_software, crate::assign::assign, crate::notes::notes, crate::notes::add_note, crate::notes::remove_note, crate::notes::cases, crate::notes::open_case, crate::notes::add_to_case, crate::proposals::proposals, crate::proposals::propose, crate::proposals::decide, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules, whoami,
         crate::wishes::rate, crate::wishes::set_rate, crate::wishes::remove_rate, crate::wishes::wishes),
-    components(schemas(Rows, Checked, crate::wishes::NewRate)),
+    components(schemas(Rows, Checked, crate::wishes::NewRate, crate::notes::NewNote, crate::notes::NewCase, crate::notes::CaseNews, crate::proposals::NewProposal, crate::proposals::NewDecision)),
     modifiers(&Tokens)
 )]
 pub struct Description;

@@ -10,10 +10,10 @@ use condition::Condition;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use store::Filter;
 use store::jobs::{FIXED, Origin, Tagged, Wanted, Which};
 use store::query::tags::{Explain, TagsBy, run_row};
 use store::tags::{Declared, Kind, Known, Software, wished};
-use store::{Filter, StoreError};
 use tags::Search;
 use utoipa::IntoParams;
 
@@ -23,6 +23,7 @@ use crate::error::ApiError;
 use crate::jobs::Jobs;
 use crate::read::{Asked, Rows, asked, check_text, nanos};
 use crate::readers::ask;
+use crate::writing::write;
 
 /// Which tags jobs must have, as it is written: names with commas between them.
 #[derive(Debug, Default, Clone)]
@@ -270,10 +271,7 @@ pub async fn begin_run(
     let NewRun { since, tag } = asked(query)?;
     let since = since.map(nanos);
     let tag = tag.map(|name| with_rule(&app.readers.tags(), &name)).transpose()?;
-    let committer = app.committer.clone();
-    let begun =
-        tokio::task::spawn_blocking(move || committer.perform(move |writer| writer.begin_run(since, tag)));
-    let run = begun.await.map_err(|_| ApiError::Internal("the run could not be begun"))???;
+    let run = write(&app, move |writer| writer.begin_run(since, tag)).await?;
     tracing::info!(by = asker.name, jobs = run.jobs, rules = run.rules, "judging the whole collection");
     Ok(Json(Value::from(run_row(&run))))
 }
@@ -332,16 +330,13 @@ pub async fn tag_software(
     let known = wished(&declared, &asked.tag).map_err(ApiError::BadRequest)?;
     let (tag, name) = (known.tag.declared.id, known.tag.declared.name.to_string());
     tracing::info!(tag = name, ?software, has = asked.has, by = asker.name, "tag on software");
-    let (committer, by, has) = (app.committer.clone(), asker.name, asked.has);
-    let done = tokio::task::spawn_blocking(move || {
-        committer.perform(move |writer| {
-            let is_new = writer.tag_software(tag, &software, asked.has, &by, asked.reason.as_deref())?;
-            let run = if is_new { Some(writer.begin_run(None, Some(tag))?) } else { None };
-            Ok::<_, StoreError>((is_new, run))
-        })
-    });
-    let (is_new, run) =
-        done.await.map_err(|_| ApiError::Internal("the tag could not be put on software"))???;
+    let (by, has) = (asker.name, asked.has);
+    let (is_new, run) = write(&app, move |writer| {
+        let is_new = writer.tag_software(tag, &software, has, &by, asked.reason.as_deref())?;
+        let run = if is_new { Some(writer.begin_run(None, Some(tag))?) } else { None };
+        Ok((is_new, run))
+    })
+    .await?;
     Ok(Json(json!({"tag": name, "has": has, "is_new": is_new, "run": run.as_ref().map(run_row)})))
 }
 

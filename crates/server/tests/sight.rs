@@ -77,6 +77,14 @@ impl Cluster {
         };
         let told = vec![told("424242", "zoras_metric"), told("7", "ottos_metric")];
         self.send("POST", "measures", minicbor::to_vec(&Measures { told, ..Measures::default() }).unwrap());
+        self.send("POST", "notes", br#"{"job": "424242", "text": "Zora says it converges slowly"}"#.to_vec());
+        self.send(
+            "POST",
+            "notes",
+            br#"{"program": "/home/zora/*", "text": "a note on a program of Zora"}"#.to_vec(),
+        );
+        self.send("POST", "cases", br#"{"job": "424242", "reason": "Zora reserves too much"}"#.to_vec());
+        self.send("POST", "cases/1", br#"{"text": "Zora was called"}"#.to_vec());
         let entries = [self.programs("424242", "zora", 1), self.programs("7", "otto", 2)].concat();
         assert_eq!(self.server.post(&batch("n1", 1, &entries), &self.server.token("ingest"), &[]).0, 200);
     }
@@ -201,6 +209,15 @@ fn questions() -> Vec<String> {
         "export?where=user%20%3D%20'zora'",
         "processes?job=424242",
         "processes?host=n1",
+        "notes",
+        "notes?job=424242",
+        "notes?text=converges",
+        "notes?program=/home/zora/solver",
+        "cases",
+        "cases?user=zora",
+        "cases?job=424242",
+        "cases?text=called",
+        "cases?open=true",
     ]
     .map(|path| format!("/api/v1/{path}"))
     .into();
@@ -263,7 +280,10 @@ fn nobody_sees_the_jobs_of_others_through_any_question() {
         for (path, status, text) in cluster.ask_all(&cluster.token_of(user)) {
             let text = without_question(&text, &path);
             for word in HERS {
-                assert!(!text.contains(word), "{user} asks {path}: {status} {text}");
+                let at = text
+                    .find(word)
+                    .map(|at| text[at.saturating_sub(100)..].chars().take(300).collect::<String>());
+                assert_eq!(at, None, "{user} asks {path}: {status}");
             }
             assert!(status < 500, "{user} asks {path}: {status} {text}");
         }
@@ -393,13 +413,15 @@ fn a_token_that_is_forged_ended_or_revoked_is_refused() {
 
 #[test]
 fn an_answer_that_takes_too_long_is_ended() {
-    let cluster = Cluster::start(SITE, &["--answer-within", "0.000001"]);
+    let server = Server::start(&["--answer-within", "0.000001"]);
+    let token = server.command(&["token", "create", "--user", "otto"]);
     let began = Instant::now();
-    let (status, text) = cluster.server.get("/api/v1/jobs", Some(&cluster.token_of("otto"))).unwrap();
+    // Several queries, of which none is ready at once.
+    let (status, text) = server.get("/api/v1/tags/try?condition=uses('libotto*')", Some(&token)).unwrap();
     assert!(status == 504 && text.contains("ask for less"), "{status} {text}");
     assert!(began.elapsed() < Duration::from_secs(10));
     // Nothing is left of it that would keep others waiting.
-    assert_eq!(cluster.server.get("/health", None).unwrap().0, 200);
+    assert_eq!(server.get("/health", None).unwrap().0, 200);
 }
 
 #[test]
@@ -552,4 +574,146 @@ fn a_condition_is_no_way_to_the_database() {
     }
     assert!(!file.exists());
     assert!(!cluster.server.stop().contains("ERROR"));
+}
+
+#[test]
+fn notes_and_cases_have_the_sight_of_their_jobs() {
+    let cluster = Cluster::start(SITE, &[]);
+    let server = &cluster.server;
+    let send = |user: &str, method: &str, path: &str, body: &str| {
+        let url = format!("http://{}/api/v1/{path}", server.address);
+        let token = format!("Bearer {}", cluster.token_of(user));
+        let agent = Server::agent();
+        let answer = if method == "DELETE" {
+            agent.delete(url).header("authorization", token).call()
+        } else {
+            agent.post(url).header("authorization", token).send(body)
+        };
+        let mut answer = answer.unwrap();
+        (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+    };
+    let (note, case) =
+        (r#"{"job": "7", "text": "stops after 500 steps"}"#, r#"{"job": "7", "reason": "idle"}"#);
+    for (user, method, path, body, status, said) in [
+        ("otto", "POST", "notes", note, 200, "\"note\":3"),
+        ("pia", "POST", "notes", note, 200, "\"note\":4"),
+        ("eve", "POST", "notes", note, 404, "no batch system told of job 7"),
+        ("eve", "POST", "notes", r#"{"program": "/bin/x", "text": "a shell"}"#, 200, "\"note\":5"),
+        ("otto", "POST", "notes", r#"{"job": "7", "text": "  "}"#, 400, "no text"),
+        ("otto", "POST", "notes", r#"{"text": "about nothing"}"#, 400, "either on a `job` or on a `program`"),
+        ("otto", "POST", "notes", "not JSON", 400, "not as it should be"),
+        ("otto", "DELETE", "notes/4", "", 403, "note 4 is pia's"),
+        ("otto", "DELETE", "notes/1", "", 404, "there is no note 1"),
+        ("pia", "DELETE", "notes/4", "", 200, "true"),
+        ("pia", "DELETE", "notes/4", "", 404, "there is no note 4"),
+        ("otto", "POST", "cases", case, 403, "needs support"),
+        ("sven", "POST", "cases", case, 200, "\"case\":2"),
+        ("sven", "POST", "cases", r#"{"reason": "of nobody"}"#, 400, "about a `user`"),
+        ("sven", "POST", "cases/2", r#"{"text": "called him"}"#, 200, "\"is_open\":true"),
+        (
+            "sven",
+            "POST",
+            "cases/2",
+            r#"{"text": "uses fewer cores now", "close": true}"#,
+            200,
+            "\"is_open\":false",
+        ),
+        ("sven", "POST", "cases/2", r#"{"text": "again"}"#, 404, "no case 2 that is open"),
+        ("sven", "POST", "cases/99", r#"{"text": "again"}"#, 404, "no case 99"),
+    ] {
+        let (is, text) = send(user, method, path, body);
+        assert!(is == status && text.contains(said), "{user} {method} {path} {body}: {is} {text}");
+    }
+    let seen = |user: &str, path: &str, key: &str| {
+        let (_, text) = server.get(&format!("/api/v1/{path}"), Some(&cluster.token_of(user))).unwrap();
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        answer["rows"].as_array().unwrap().iter().map(|row| row[key].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    for (user, path, key, expected) in [
+        ("otto", "notes", "note", vec![3]),
+        ("pia", "notes", "note", vec![3]),
+        ("eve", "notes", "note", vec![5]),
+        ("zora", "notes", "note", vec![1]),
+        ("sven", "notes", "note", vec![5, 3, 2, 1]),
+        ("sven", "notes?program=/bin/x", "note", vec![5]),
+        ("sven", "notes?program=/home/zora/solver", "note", vec![2]),
+        ("sven", "notes?text=500%20STEPS", "note", vec![3]),
+        ("otto", "cases", "case", vec![2]),
+        ("pia", "cases", "case", vec![2]),
+        ("eve", "cases", "case", vec![]),
+        ("sven", "cases", "case", vec![2, 1]),
+        ("sven", "cases?open=true", "case", vec![1]),
+        ("sven", "cases?open=false&text=fewer", "case", vec![2]),
+        ("sven", "cases?text=called%20him", "case", vec![2]),
+        ("otto", "cases?text=called", "case", vec![2]),
+    ] {
+        assert_eq!(seen(user, path, key), expected, "{user} {path}");
+    }
+}
+
+#[test]
+fn a_tag_that_is_proposed_is_there_when_it_is_approved() {
+    let cluster = Cluster::start(SITE, &[]);
+    let server = &cluster.server;
+    let send = |user: &str, path: &str, body: &str| {
+        let url = format!("http://{}/api/v1/{path}", server.address);
+        let request =
+            Server::agent().post(url).header("authorization", format!("Bearer {}", cluster.token_of(user)));
+        let mut answer = request.send(body).unwrap();
+        (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+    };
+    let proposed = |name: &str, criterion: &str| {
+        format!(
+            r#"{{"name": "{name}", "description": "It makes a mesh.", "motivation": "to find them", "criterion": {criterion}}}"#
+        )
+    };
+    for (user, path, body, status, said) in [
+        ("otto", "proposals", proposed("site MESH", "null"), 200, "\"proposal\":1"),
+        ("eve", "proposals", proposed("site WIDE", "\"cores >= 2\""), 200, "\"proposal\":2"),
+        ("eve", "proposals", proposed("site X", "\"no_column > 2\""), 400, "no_column"),
+        (
+            "eve",
+            "proposals",
+            proposed("job_bug_deadlock", "null"),
+            400,
+            "there is a tag `job_bug DEADLOCK` already",
+        ),
+        ("eve", "proposals", proposed("; drop", "null"), 400, "no name for a tag"),
+        (
+            "eve",
+            "proposals",
+            r#"{"name": "site Y", "description": " ", "motivation": "x"}"#.to_owned(),
+            400,
+            "no text",
+        ),
+        ("otto", "proposals/1", r#"{"approve": true}"#.to_owned(), 403, "needs administrator"),
+        ("ada", "proposals/1", r#"{"approve": false}"#.to_owned(), 400, "`reason`"),
+        ("ada", "proposals/1", r#"{"approve": false, "reason": "there is one"}"#.to_owned(), 200, "rejected"),
+        ("ada", "proposals/1", r#"{"approve": true}"#.to_owned(), 404, "no proposal 1 that waits"),
+        ("ada", "proposals/2", r#"{"approve": true, "criterion": "cores >"}"#.to_owned(), 400, "cores >"),
+        (
+            "ada",
+            "proposals/2",
+            r#"{"approve": true, "name": "site BROAD", "reason": "a better name"}"#.to_owned(),
+            200,
+            "approved",
+        ),
+        ("ada", "proposals/2", r#"{"approve": true}"#.to_owned(), 404, "no proposal 2 that waits"),
+    ] {
+        let (is, text) = send(user, path, &body);
+        assert!(is == status && text.contains(said), "{user} {path} {body}: {is} {text}");
+    }
+    let rows = |user: &str| {
+        let (_, text) = server.get("/api/v1/proposals", Some(&cluster.token_of(user))).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["rows"].as_array().unwrap().clone()
+    };
+    assert_eq!((rows("otto").len(), rows("eve").len(), rows("ada").len(), rows("sven").len()), (1, 1, 2, 2));
+    let seen = &rows("eve")[0];
+    assert_eq!([&seen["name"], &seen["tag"], &seen["state"]], ["site WIDE", "site BROAD", "approved"]);
+    assert_eq!(rows("otto")[0]["reason"], "there is one");
+    // The next job that is told has it.
+    cluster.send("POST", "accounting", minicbor::to_vec([cluster.job("9", "otto", "physics")]).unwrap());
+    let token = cluster.token_of("otto");
+    let found = || server.get("/api/v1/jobs?all=site%20BROAD&columns=job", Some(&token)).unwrap().1;
+    assert!(until(|| found().contains("\"9\"")), "{}", found());
 }

@@ -62,14 +62,19 @@ const OLD_COMMANDS_OF_USER: &str = "DELETE FROM command_coarse c USING job_coars
 
 /// What belongs to whom the job belongs, by the job's id: its steps, what it had on its nodes, what people
 /// said of it, and what others measured of it.
-const OF_JOBS: [(&str, &str); 6] = [
+const OF_JOBS: [(&str, &str); 7] = [
     ("accounting_step", "id"),
     ("accounting_node", "id"),
     ("assignment", "id"),
     ("assignment_refused", "id"),
     ("job_measure", "id"),
     ("measure", "job"),
+    ("note", "id"),
 ];
+
+/// What happened in cases about a user.
+const ENTRIES_OF_USER: &str =
+    "DELETE FROM contact_entry WHERE number IN (SELECT number FROM contact WHERE \"user\" = ?)";
 
 /// The jobs of a user.
 const JOBS_OF_USER: &str = "SELECT id FROM accounting WHERE \"user\" = ? OR uid = ?";
@@ -115,6 +120,14 @@ impl Writer {
                 for (table, column) in OF_JOBS {
                     let sql = format!("DELETE FROM {table} WHERE {column} IN ({JOBS_OF_USER})");
                     transaction.execute(&sql, params![user, uid])?;
+                }
+                transaction.execute(ENTRIES_OF_USER, params![user])?;
+                for said in [
+                    "DELETE FROM contact WHERE \"user\" = ?",
+                    "DELETE FROM note WHERE \"by\" = ?",
+                    "DELETE FROM proposal WHERE \"by\" = ?",
+                ] {
+                    transaction.execute(said, params![user])?;
                 }
                 transaction.execute("DELETE FROM assignment WHERE \"by\" = ?", params![user])?;
                 transaction.execute("DELETE FROM site_association WHERE \"user\" = ?", params![user])?;

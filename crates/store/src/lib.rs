@@ -12,6 +12,7 @@ mod due;
 mod forget;
 mod job_rows;
 mod measures;
+pub mod notes;
 mod now;
 pub mod people;
 pub mod query;

@@ -5,7 +5,7 @@ use duckdb::Connection;
 use crate::StoreError;
 
 /// Each step brings the tables from one version to the next; a step that has been released never changes.
-const STEPS: [&str; 11] = [
+const STEPS: [&str; 12] = [
     include_str!("../schema/0001.sql"),
     include_str!("../schema/0002.sql"),
     include_str!("../schema/0003.sql"),
@@ -17,6 +17,7 @@ const STEPS: [&str; 11] = [
     include_str!("../schema/0009.sql"),
     include_str!("../schema/0010.sql"),
     include_str!("../schema/0011.sql"),
+    include_str!("../schema/0012.sql"),
 ];
 
 /// The version this program reads and writes.

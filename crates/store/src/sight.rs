@@ -47,6 +47,14 @@ enum Rows {
     Environments,
     /// What people said of jobs.
     Assignments,
+    /// Notes on jobs and programs.
+    Notes,
+    /// Users who were contacted, because of a job or not.
+    Contacts,
+    /// What happened in these cases.
+    ContactEntries,
+    /// Tags that somebody proposes.
+    Proposals,
     /// Who is in which project.
     Associations,
     /// The store's own.
@@ -66,6 +74,9 @@ const TABLES: &[(&str, Rows)] = &[
     ("card_coarse", Rows::Readings("job_coarse")),
     ("assignment", Rows::Assignments),
     ("assignment_refused", Rows::Ids("id")),
+    ("note", Rows::Notes),
+    ("contact", Rows::Contacts),
+    ("contact_entry", Rows::ContactEntries),
     ("accounting_step", Rows::Ids("id")),
     ("accounting_node", Rows::Ids("id")),
     ("job_measure", Rows::Ids("id")),
@@ -87,6 +98,8 @@ const TABLES: &[(&str, Rows)] = &[
     ("site_partition", Rows::Nobodys),
     ("tag", Rows::Nobodys),
     ("tag_version", Rows::Nobodys),
+    ("proposal", Rows::Proposals),
+    ("approved_tag", Rows::Nobodys),
     ("rule_set", Rows::Nobodys),
     ("software_tag", Rows::Nobodys),
     ("tag_due", Rows::Hidden),
@@ -156,6 +169,12 @@ fn condition(rows: Rows, sight: &Sight) -> Option<String> {
             "t.id IN (SELECT s.environment FROM temp.main.process s WHERE s.environment IS NOT NULL)"
                 .to_owned()
         }
+        Rows::Notes => format!("(t.\"by\" = {user} OR t.id IN (SELECT s.id FROM temp.main.accounting s))"),
+        Rows::Contacts => {
+            format!("(t.\"user\" = {user} OR t.id IN (SELECT s.id FROM temp.main.accounting s))")
+        }
+        Rows::ContactEntries => "t.number IN (SELECT s.number FROM temp.main.contact s)".to_owned(),
+        Rows::Proposals => format!("t.\"by\" = {user}"),
         Rows::Associations => match of_projects {
             None => format!("t.\"user\" = {user}"),
             Some(projects) => format!("(t.\"user\" = {user} OR t.account IN ({projects}))"),

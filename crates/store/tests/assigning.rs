@@ -89,6 +89,12 @@ impl Jobs {
         self.found(&Sight::All, Tagged { all: vec![self.wanted(tag)], ..Tagged::default() })
     }
 
+    fn explained(&self, job: &str) -> serde_json::Value {
+        let filter = Filter { job: Some(job.into()), ..Filter::default() };
+        let what = Explain { filter, ..Explain::default() };
+        self.store.reader().unwrap().explain_tags(&what).unwrap().unwrap()
+    }
+
     /// Jobs with a tag, as the list of tags counts them.
     fn counted(&self, tag: &str) -> (u64, u64) {
         let rows = self.store.reader().unwrap().tag_list().unwrap();
@@ -135,9 +141,7 @@ fn the_last_word_of_people_counts() {
     assert_eq!(jobs.having(ITERATIVE), [""; 0]);
 
     // All of it is kept.
-    let filter = Filter { job: Some("2".into()), ..Filter::default() };
-    let what = Explain { filter, ..Explain::default() };
-    let said = jobs.store.reader().unwrap().explain_tags(&what).unwrap().unwrap()["said"].clone();
+    let said = jobs.explained("2")["said"].clone();
     let said: Vec<_> = said
         .as_array()
         .unwrap()
@@ -225,14 +229,7 @@ fn tags_are_wished_at_submission() {
         (jobs.having(ITERATIVE), jobs.having("job_bug DEADLOCK")),
         (vec!["1".into()], vec!["2".into()])
     );
-    let filter = Filter { job: Some("1".into()), ..Filter::default() };
-    let explained = jobs
-        .store
-        .reader()
-        .unwrap()
-        .explain_tags(&Explain { filter, ..Explain::default() })
-        .unwrap()
-        .unwrap();
+    let explained = jobs.explained("1");
     assert_eq!(explained["said"][0]["by"], "anna");
     assert_eq!(explained["said"][0]["at_submission"], true);
     assert_eq!(explained["refused"][0]["wish"], "no such tag");
@@ -241,13 +238,6 @@ fn tags_are_wished_at_submission() {
     jobs.say(1, ITERATIVE, false, "anna", false);
     jobs.tell(&[job(1, "anna", Some(wish))]);
     assert_eq!(jobs.having(ITERATIVE), [""; 0]);
-    let filter = Filter { job: Some("1".into()), ..Filter::default() };
-    let explained = jobs
-        .store
-        .reader()
-        .unwrap()
-        .explain_tags(&Explain { filter, ..Explain::default() })
-        .unwrap()
-        .unwrap();
+    let explained = jobs.explained("1");
     assert_eq!(explained["refused"].as_array().unwrap().len(), 1);
 }

@@ -457,6 +457,9 @@ fn a_tag_on_software_is_on_every_job_that_used_it() {
         run_tag(&mut writer, tag);
         assert_eq!(having(&store, "job_bug DEADLOCK"), [] as [&str; 0], "{software:?}");
     }
+    // What cannot be a criterion changes nothing, and the store can be opened again.
+    let wrong = by(Kind::Loaded, &"x".repeat(1_000_000));
+    assert!(writer.tag_software(tag, &wrong, true, "ada", None).is_err());
     let kept = store.reader().unwrap().software_tags().unwrap();
     assert_eq!(kept.len(), 7);
     assert!(

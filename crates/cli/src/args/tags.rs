@@ -12,6 +12,12 @@ pub enum TagsCommand {
     Try(TryArgs),
     Run(RunTagsArgs),
     Software(SoftwareArgs),
+    Propose(ProposeArgs),
+    /// Show proposals of tags: your own, and all for administrators
+    Proposals(ProposalsArgs),
+    Approve(ApproveArgs),
+    /// Reject a proposal, with a reason. For administrators
+    Reject(RejectArgs),
     /// Set a tag on a job: yours, one of a project that you manage, or any as administrator
     Set(SetArgs),
     /// Take a tag off a job, whoever has set it; a rule does not set it again
@@ -195,6 +201,66 @@ pub struct SoftwareArgs {
     pub detach: bool,
     #[command(flatten)]
     pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Propose a tag, which an administrator approves or rejects
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  jobglass tags propose 'site MESH' --description 'The job makes a mesh.' --motivation 'such jobs need memory, not cores'\n  jobglass tags propose 'site WIDE' --description 'Many nodes.' --motivation 'to find them' --criterion 'nodes > 100'"
+)]
+pub struct ProposeArgs {
+    pub name: String,
+    /// What it says of a job, in full sentences
+    #[arg(long, value_name = "TEXT")]
+    pub description: String,
+    /// Why it should be there
+    #[arg(long, value_name = "TEXT")]
+    pub motivation: String,
+    /// When a job has it, as in jobs --where; without, people set it
+    #[arg(long, value_name = "CONDITION")]
+    pub criterion: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ProposalsArgs {
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Approve a proposal, as it is or in other words; the tag is there at once. For administrators
+#[derive(Debug, clap::Args)]
+pub struct ApproveArgs {
+    /// Its number: jobglass tags proposals
+    pub number: u64,
+    /// Another name
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Another description
+    #[arg(long, value_name = "TEXT")]
+    pub description: Option<String>,
+    /// Another criterion
+    #[arg(long, value_name = "CONDITION")]
+    pub criterion: Option<String>,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RejectArgs {
+    /// Its number: jobglass tags proposals
+    pub number: u64,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
     #[command(flatten)]
     pub server: ServerArgs,
 }

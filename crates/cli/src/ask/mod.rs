@@ -3,7 +3,9 @@
 mod account;
 mod job;
 pub mod jobs;
+pub mod notes;
 mod pager;
+mod proposals;
 pub mod rate;
 mod resources;
 mod server;

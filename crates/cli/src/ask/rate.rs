@@ -106,7 +106,9 @@ fn set(server: &Server, path: &str, args: &RateArgs, request: Request, shape: &S
 }
 
 fn off(server: &Server, path: &str, parameters: &Parameters, args: &RateArgs) -> Result<bool> {
-    let removed = server.delete(path, parameters)?["removed"].as_u64().unwrap_or(0);
+    let removed =
+        server.delete(path, parameters)?.context("this server does not know the request: is it older?")?;
+    let removed = removed["removed"].as_u64().unwrap_or(0);
     match removed {
         _ if args.json => show::rows(&[json!({"job": args.id, "removed": removed})], &[], &Shape::Json)?,
         0 => eprintln!("jobglass: job {} had no rate of its own", args.id),

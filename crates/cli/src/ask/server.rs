@@ -139,6 +139,12 @@ impl Server {
         self.answer(request.header(http::header::AUTHORIZATION, self.token()).send_empty())
     }
 
+    /// Brings something; `None` if what it is about is not there.
+    pub fn post_json(&self, path: &str, body: &Value) -> Result<Option<Value>> {
+        let request = self.agent.post(self.url(path)).header(http::header::AUTHORIZATION, self.token());
+        self.answer(request.header(http::header::CONTENT_TYPE, "application/json").send(body.to_string()))
+    }
+
     /// Fetches something, as CBOR.
     pub fn fetch(&self, path: &str, parameters: &[(&str, String)]) -> Result<Vec<u8>> {
         let request = with(self.agent.get(self.url(path)), parameters);
@@ -179,10 +185,9 @@ impl Server {
         })
     }
 
-    pub fn delete(&self, path: &str, parameters: &[(&str, String)]) -> Result<Value> {
+    pub fn delete(&self, path: &str, parameters: &[(&str, String)]) -> Result<Option<Value>> {
         let request = with(self.agent.delete(self.url(path)), parameters);
-        let answer = self.answer(request.header(http::header::AUTHORIZATION, self.token()).call())?;
-        answer.context("this server does not know the request: is it older?")
+        self.answer(request.header(http::header::AUTHORIZATION, self.token()).call())
     }
 
     /// As it was typed or kept.

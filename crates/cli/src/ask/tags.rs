@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use super::show::{self, Column, text};
-use super::{Parameters, Server, add, add_times, escape, rows, server};
+use super::{Parameters, Server, add, add_times, escape, proposals, rows, server};
 use crate::args::{
     CountArgs, ExplainArgs, ListArgs, RunTagsArgs, SetArgs, SoftwareArgs, TagsCommand, TryArgs,
 };
@@ -24,6 +24,10 @@ pub fn run(command: &TagsCommand) -> Result<bool> {
         TagsCommand::Try(args) => trial(args),
         TagsCommand::Run(args) => judge(args),
         TagsCommand::Software(args) => software(args),
+        TagsCommand::Propose(args) => proposals::propose(args),
+        TagsCommand::Proposals(args) => proposals::list(args),
+        TagsCommand::Approve(args) => proposals::approve(args),
+        TagsCommand::Reject(args) => proposals::reject(args),
         TagsCommand::Set(args) => say(args, true),
         TagsCommand::Unset(args) => say(args, false),
     }

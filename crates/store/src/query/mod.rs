@@ -8,6 +8,7 @@ mod job;
 pub mod jobs;
 mod measures;
 mod nodes;
+pub mod notes;
 mod on_node;
 mod processes;
 mod programs;

@@ -8,7 +8,7 @@ use digest::Site;
 use duckdb::{Connection, params};
 use tags::{Declaration, Name, Search, Tag, shipped};
 
-use super::{BITS, Declared, Known, Rule, on_software};
+use super::{BITS, Declared, Known, Rule, on_software, proposals};
 use crate::StoreError;
 use crate::query::jobs::FIXED;
 use crate::write::{Writer, now_ns};
@@ -25,13 +25,23 @@ struct Kept {
 impl Writer {
     /// Declares anew whatever may have changed; all who ask see it from now on.
     pub fn declare_tags(&mut self) -> Result<(), StoreError> {
+        self.change_tags(|_| Ok(()))
+    }
+
+    /// Changes something that tags are made of, and declares them anew; nothing changes if they make no sense then.
+    pub(super) fn change_tags<T>(
+        &mut self,
+        change: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let transaction = self.connection.transaction()?;
+        let made = change(&transaction)?;
         let partitions = partitions(&transaction)?;
         let declared = declare(&transaction, &self.site, &partitions, now_ns())?;
         transaction.commit()?;
         self.partitions = partitions.into_iter().collect();
         self.tags.put(declared);
-        self.load_assigned()
+        self.load_assigned()?;
+        Ok(made)
     }
 }
 
@@ -45,6 +55,8 @@ fn declare(
     let mut declarations = shipped::shipped().map_err(|error| StoreError::Tags(error.to_string()))?;
     declarations.extend(site.own_tags.iter().cloned());
     let mut refused = Vec::new();
+    let approved = proposals::approved(connection, &declarations, &mut refused)?;
+    declarations.extend(approved);
     let of_partitions = of_partitions(partitions, &declarations, &kept, &mut refused);
     declarations.extend(of_partitions);
     on_software::add_criteria(connection, &mut declarations)?;

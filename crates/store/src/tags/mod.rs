@@ -4,6 +4,7 @@
 //! * `judge` is all criteria as one query over some jobs; `software` answers what they ask about programs and libraries.
 //! * `hand` is what people say of jobs.
 //! * `on_software` puts tags on programs and libraries.
+//! * `proposals` are tags that people wish to have.
 //! * `due` judges jobs that were just told, `run` the whole collection.
 //!
 //! Which jobs have a tag is a bit of their rows: see `docs/decisions/0022`.
@@ -13,6 +14,7 @@ mod due;
 mod hand;
 mod judge;
 mod on_software;
+mod proposals;
 mod run;
 mod software;
 
@@ -27,6 +29,7 @@ pub use hand::{Assignment, wished};
 pub(crate) use hand::{Wish, wish};
 pub use judge::counting;
 pub use on_software::{Kind, Software};
+pub use proposals::{Decision, Proposed};
 pub(crate) use run::load as load_run;
 pub use run::{PIECE, Run};
 

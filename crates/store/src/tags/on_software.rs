@@ -35,7 +35,7 @@ impl Kind {
 }
 
 /// What a criterion is that nothing is left of: it takes the tag off whoever has it.
-const NEVER: &str = "nodes < 0";
+const NEVER: &str = "false";
 
 impl Writer {
     /// Puts a tag on software, or takes it off; says whether that changes anything. It counts for jobs that are judged from now on; for others
@@ -56,17 +56,18 @@ impl Writer {
         if is_there == is_set {
             return Ok(false);
         }
-        if is_set {
-            self.connection.execute(
-                "INSERT INTO software_tag VALUES (?, ?, ?, ?, ?, ?, NULL)",
-                params![tag, predicate, pattern, by, reason, now_ns()],
-            )?;
-        } else {
-            let sql = format!("UPDATE software_tag SET until_ns = {} WHERE {there}", now_ns());
-            self.connection.execute(&sql, params![tag, predicate, pattern])?;
-        }
-        self.declare_tags()?;
-        Ok(true)
+        self.change_tags(|connection| {
+            if is_set {
+                connection.execute(
+                    "INSERT INTO software_tag VALUES (?, ?, ?, ?, ?, ?, NULL)",
+                    params![tag, predicate, pattern, by, reason, now_ns()],
+                )?;
+            } else {
+                let sql = format!("UPDATE software_tag SET until_ns = {} WHERE {there}", now_ns());
+                connection.execute(&sql, params![tag, predicate, pattern])?;
+            }
+            Ok(true)
+        })
     }
 }
 

@@ -1,0 +1,111 @@
+//! `jobglass notes` and `jobglass cases`: what people want to be remembered.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::show::{Column, text};
+use super::{Parameters, add, rows, server};
+use crate::args::{
+    AddNoteArgs, CaseNewsArgs, CasesCommand, ListCasesArgs, ListNotesArgs, NotesCommand, NumberArgs,
+    OpenCaseArgs,
+};
+
+pub fn notes(command: &NotesCommand) -> Result<bool> {
+    match command {
+        NotesCommand::List(args) => list_notes(args),
+        NotesCommand::Add(args) => add_note(args),
+        NotesCommand::Remove(args) => remove_note(args),
+    }
+}
+
+pub fn cases(command: &CasesCommand) -> Result<bool> {
+    match command {
+        CasesCommand::List(args) => list_cases(args),
+        CasesCommand::Open(args) => open_case(args),
+        CasesCommand::Add(args) => add_to_case(args, false),
+        CasesCommand::Close(args) => add_to_case(args, true),
+    }
+}
+
+const NOTE: &[Column] = &[
+    (">NOTE", |row| text(&row["note"])),
+    ("JOB", |row| text(&row["job"])),
+    ("PROGRAM", |row| text(&row["program"])),
+    ("BY", |row| text(&row["by"])),
+    ("AT", |row| text(&row["at"])),
+    ("TEXT", |row| text(&row["text"])),
+];
+
+const CASE: &[Column] = &[
+    (">CASE", |row| text(&row["case"])),
+    ("USER", |row| text(&row["user"])),
+    ("JOB", |row| text(&row["job"])),
+    ("BY", |row| text(&row["by"])),
+    ("AT", |row| text(&row["at"])),
+    ("STATE", |row| if row["is_open"] == true { "open".into() } else { "closed".into() }),
+    ("REASON", |row| text(&row["reason"])),
+    ("LAST", last),
+];
+
+/// The outcome, or what happened last.
+fn last(row: &Value) -> String {
+    let entry = row["entries"].as_array().and_then(|entries| entries.last()).map(|entry| &entry["text"]);
+    text(if row["outcome"].is_null() { entry.unwrap_or(&Value::Null) } else { &row["outcome"] })
+}
+
+fn list_notes(args: &ListNotesArgs) -> Result<bool> {
+    let mut parameters = Parameters::new();
+    for (name, value) in
+        [("job", &args.job), ("program", &args.program), ("by", &args.by), ("text", &args.text)]
+    {
+        add(&mut parameters, name, value.as_ref());
+    }
+    rows(&server(&args.server)?, "/api/v1/notes", &parameters, NOTE, &args.shape.into())
+}
+
+fn add_note(args: &AddNoteArgs) -> Result<bool> {
+    let body = json!({"job": args.job, "cluster": args.cluster, "program": args.program, "text": args.text});
+    let Some(answer) = server(&args.server)?.post_json("/api/v1/notes", &body)? else {
+        eprintln!("jobglass: no batch system told of job {}", args.job.as_deref().unwrap_or_default());
+        return Ok(false);
+    };
+    eprintln!("jobglass: note {}", text(&answer["note"]));
+    Ok(true)
+}
+
+fn remove_note(args: &NumberArgs) -> Result<bool> {
+    let removed = server(&args.server)?.delete(&format!("/api/v1/notes/{}", args.number), &[])?;
+    if removed.is_none() {
+        eprintln!("jobglass: there is no note {}", args.number);
+    }
+    Ok(removed.is_some())
+}
+
+fn list_cases(args: &ListCasesArgs) -> Result<bool> {
+    let mut parameters = Parameters::new();
+    for (name, value) in [("user", &args.user), ("job", &args.job), ("by", &args.by), ("text", &args.text)] {
+        add(&mut parameters, name, value.as_ref());
+    }
+    let open = if args.open || args.closed { Some(args.open) } else { None };
+    add(&mut parameters, "open", open.as_ref());
+    rows(&server(&args.server)?, "/api/v1/cases", &parameters, CASE, &args.shape.into())
+}
+
+fn open_case(args: &OpenCaseArgs) -> Result<bool> {
+    let body = json!({"user": args.user, "job": args.job, "cluster": args.cluster, "reason": args.reason});
+    let Some(answer) = server(&args.server)?.post_json("/api/v1/cases", &body)? else {
+        eprintln!("jobglass: no batch system told of job {}", args.job.as_deref().unwrap_or_default());
+        return Ok(false);
+    };
+    eprintln!("jobglass: case {}", text(&answer["case"]));
+    Ok(true)
+}
+
+fn add_to_case(args: &CaseNewsArgs, close: bool) -> Result<bool> {
+    let path = format!("/api/v1/cases/{}", args.number);
+    let answer = server(&args.server)?.post_json(&path, &json!({"text": args.text, "close": close}))?;
+    if answer.is_none() {
+        eprintln!("jobglass: there is no case {} that is open", args.number);
+    }
+    Ok(answer.is_some())
+}
