@@ -21,9 +21,9 @@ const JOBS: u64 = JOBS_MAX;
 /// Values in a request, and what is told of whole jobs.
 const VALUES: u64 = VALUES_MAX / 2;
 const TOLD: u64 = 10_000;
-/// Requests that wait for the server, and those that it has at a time: one is stored, one waits for that, one is made ready.
+/// Requests that wait for the server, and those that it has at a time: one is made ready there while another is stored.
 const WAITING: usize = 2;
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 2;
 /// How often a server that is not ready is asked, where nobody asks again later.
 pub const TRIES: u32 = 8;
 /// How long the first wait is. Each is twice as long as the last.
