@@ -179,3 +179,28 @@ impl Store {
         Ok(Reader::new(self.connect()?, self.site.clone(), self.unaccounted.clone(), self.tags.clone()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_query_reaches_anything_outside_the_directory() {
+        let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let store = Store::open(dir.path(), &Limits::default()).unwrap();
+        let connection = store.connect().unwrap();
+        let file = outside.path().join("x").display().to_string();
+        for sql in [
+            "SELECT * FROM read_text('/etc/passwd')".to_owned(),
+            "SELECT * FROM read_csv('/etc/passwd')".to_owned(),
+            format!("COPY (SELECT 1) TO '{file}'"),
+            format!("ATTACH '{file}' AS other"),
+            "SET enable_external_access = true".to_owned(),
+            "SET allowed_directories = ['/']".to_owned(),
+            "INSTALL httpfs".to_owned(),
+        ] {
+            assert!(connection.execute_batch(&sql).is_err(), "{sql}");
+        }
+        assert!(!outside.path().join("x").exists());
+    }
+}
