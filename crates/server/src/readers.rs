@@ -1,6 +1,6 @@
 //! Connections to ask with: a few at a time, each with the sight of whoever asks, and none for longer than it may take.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use store::people::People;
@@ -62,12 +62,33 @@ impl Readers {
     }
 }
 
-/// Ends a question that nobody waits for any more.
-struct Waiting(Option<Stop>);
+/// Ends a question that nobody waits for any more. Who takes the [`Stop`] out decides: once the question is answered there is nothing to
+/// end, and a connection that was told to stop is not asked again.
+#[derive(Clone)]
+struct Waiting(Arc<Mutex<Option<Stop>>>);
 
-impl Drop for Waiting {
+impl Waiting {
+    fn for_answer_of(reader: &Reader) -> Waiting {
+        Waiting(Arc::new(Mutex::new(Some(reader.stop()))))
+    }
+
+    /// Whether somebody still waited.
+    fn end(&self) -> bool {
+        self.stop().take().is_some()
+    }
+
+    fn stop(&self) -> MutexGuard<'_, Option<Stop>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whoever waits; with them goes what they wait for.
+struct Waiter(Waiting);
+
+impl Drop for Waiter {
     fn drop(&mut self) {
-        if let Some(stop) = self.0.take() {
+        // Stopped while it is held: the question cannot end in between.
+        if let Some(stop) = self.0.stop().take() {
             stop.stop();
         }
     }
@@ -81,14 +102,16 @@ pub async fn ask<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let _place = app.readers.places.acquire().await;
     let (reader, most) = (app.readers.take(sight)?, app.readers.most);
-    let mut waiting = Waiting(Some(reader.stop()));
+    let waiting = Waiting::for_answer_of(&reader);
+    let _waiter = Waiter(waiting.clone());
     let (app, sight) = (app.clone(), sight.clone());
     let asked = tokio::task::spawn_blocking(move || {
         let answer = question(&reader)?;
-        app.readers.put(sight, reader);
+        if waiting.end() {
+            app.readers.put(sight, reader);
+        }
         Ok(answer)
     });
     let answered = tokio::time::timeout(most, asked).await.map_err(|_| ApiError::Long(most.as_secs_f64()))?;
-    waiting.0 = None;
     answered.map_err(|_| ApiError::Internal("the question could not be answered"))?
 }
