@@ -3,6 +3,7 @@
 mod import;
 mod jobs;
 mod notes;
+mod searches;
 mod site;
 mod tags;
 
@@ -20,10 +21,11 @@ pub use notes::{
     AddNoteArgs, CaseNewsArgs, CasesCommand, ListCasesArgs, ListNotesArgs, NotesCommand, NumberArgs,
     OpenCaseArgs,
 };
+pub use searches::{ForgetArgs, SearchesCommand};
 pub use site::{SiteArgs, SiteOf};
 pub use tags::{
-    ApproveArgs, CountArgs, ExplainArgs, ListArgs, ProposalsArgs, ProposeArgs, RejectArgs, RunTagsArgs,
-    SetArgs, SoftwareArgs, TagsCommand, TryArgs,
+    ApproveArgs, CountArgs, DeclareArgs, ExplainArgs, ListArgs, ProposalsArgs, ProposeArgs, RejectArgs,
+    RetireArgs, RunTagsArgs, SetArgs, SoftwareArgs, TagsCommand, TryArgs,
 };
 
 /// What really runs on an HPC machine, and whether it was worth it.
@@ -43,6 +45,11 @@ pub enum Command {
     Tags {
         #[command(subcommand)]
         command: TagsCommand,
+    },
+    /// Searches that have a name, for jobs --search: yours and everybody's
+    Searches {
+        #[command(subcommand)]
+        command: SearchesCommand,
     },
     /// Notes on jobs and programs: what is to be remembered of them
     Notes {

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Jobs(args) => ask::jobs::run(&args),
         Command::Job(args) => ask::job(&args),
         Command::Tags { command } => ask::tags::run(&command),
+        Command::Searches { command } => ask::searches::run(&command),
         Command::Notes { command } => ask::notes::notes(&command),
         Command::Cases { command } => ask::notes::cases(&command),
         Command::Series(args) => ask::series(&args),

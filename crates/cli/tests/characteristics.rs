@@ -58,7 +58,8 @@ fn a_thousand_short_jobs_are_one_line() {
     let server = Server::start(dir.path().to_owned(), None);
     server.wait_ready();
     let ask = |arguments: &[&str]| server.ask(arguments).output().unwrap();
-    assert_eq!(ask(&["short-jobs"]).status.code(), Some(1));
+    let nothing = ask(&["short-jobs"]);
+    assert_eq!(nothing.status.code(), Some(1), "{nothing:?} {}", server.log());
 
     let now = Timestamp::now().as_nanosecond() as u64;
     send(&server, (0..1001).map(|number| job(number, now, number == 1000)).collect(), now);

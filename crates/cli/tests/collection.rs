@@ -192,10 +192,12 @@ fn all_that_is_known(server: &Server) -> Vec<String> {
     rows
 }
 
-/// Binding is done beside the writer, within a second or two.
+/// Binding is done beside the writer, within a second or two, one metric after the other.
 fn wait_for_characteristics(server: &Server) {
+    let are_known =
+        ["cpu_load", "mem_bw", "mem_used", "flops_any"].map(|metric| format!("{metric}_median is known"));
     wait_until(30, "the characteristics", || {
-        jobs(server, &["--where", "cpu_load_median is known", "--count"])[0]["count"] == 1
+        jobs(server, &["--where", &are_known.join(" and "), "--count"])[0]["count"] == 1
     });
 }
 

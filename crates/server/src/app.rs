@@ -21,10 +21,12 @@ use crate::jobs;
 use crate::measure;
 use crate::metrics::Metrics;
 use crate::notes;
+use crate::own_tags;
 use crate::proposals;
 use crate::rate::Rates;
 use crate::read;
 use crate::readers::Readers;
+use crate::searches;
 use crate::settings::Wishes;
 use crate::site;
 use crate::tags;
@@ -83,7 +85,11 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/jobs/columns", get(jobs::columns))
         .route("/api/v1/jobs/{id}", get(read::job))
         .route("/api/v1/jobs/{id}/tags", get(tags::explain).post(assign::assign))
-        .route("/api/v1/tags", get(tags::list))
+        .route(
+            "/api/v1/tags",
+            get(tags::list).post(own_tags::declare).layer(DefaultBodyLimit::max(notes::BODY_MAX)),
+        )
+        .route("/api/v1/tags/{name}", delete(own_tags::retire))
         .route("/api/v1/tags/count", get(tags::count))
         .route("/api/v1/tags/try", get(tags::trial))
         .route("/api/v1/tags/run", get(tags::last_run).post(tags::begin_run))
@@ -109,7 +115,11 @@ pub fn router(app: Arc<App>) -> Router {
             "/api/v1/proposals/{number}",
             post(proposals::decide).layer(DefaultBodyLimit::max(notes::BODY_MAX)),
         )
-        .route("/api/v1/searches", get(tags::list_searches))
+        .route(
+            "/api/v1/searches",
+            get(searches::list).post(searches::save).layer(DefaultBodyLimit::max(notes::BODY_MAX)),
+        )
+        .route("/api/v1/searches/{name}", delete(searches::forget))
         .route("/api/v1/jobs/{id}/series/{metric}", get(read::series))
         .route(
             "/api/v1/jobs/{id}/rate",

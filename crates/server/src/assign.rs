@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use store::Filter;
 use store::people::{People, Role};
 use store::query::tags::Owned;
-use store::tags::{Assignment, wished};
+use store::tags::{Assignment, on_job, wished};
 use utoipa::IntoParams;
 
 use crate::app::App;
@@ -60,9 +60,11 @@ pub async fn assign(
     if reason.as_ref().is_some_and(|text| text.len() > REASON_MAX) {
         return Err(ApiError::BadRequest(format!("the reason is longer than {REASON_MAX} bytes")));
     }
-    let declared = app.readers.tags();
+    let declared = app.readers.tags(&asker.sight);
     let known = wished(&declared, &tag).map_err(ApiError::BadRequest)?;
     let owned = owned(&app, &asker, &job, cluster).await?;
+    let is_own = on_job(known, owned.project.as_deref()).map_err(ApiError::BadRequest)?;
+    let personal = personal || is_own;
     if !personal && !may_assign(&asker, &app.readers.people(), &owned) {
         return Err(ApiError::Forbidden(format!(
             "{} may not tag job {job}: its owner, managers of its project and administrators may; personal tags are for yourself",

@@ -20,7 +20,8 @@ use crate::asker::Asker;
 use crate::error::ApiError;
 use crate::read::{Asked, Rows, asked, check_text, nanos};
 use crate::readers::ask;
-use crate::tags::{self, Typed, searched};
+use crate::searches::searched;
+use crate::tags::{self, Typed};
 
 /// Rows in one answer unless the question says otherwise.
 const LIMIT: u64 = 100;
@@ -72,6 +73,9 @@ pub struct Jobs {
     /// Those who `tagged_by` means.
     #[serde(skip)]
     people: Option<Vec<String>>,
+    /// Searches of whoever asks.
+    #[serde(skip)]
+    saved: Vec<::tags::Search>,
 }
 
 /// Jobs of the whole collection: `rows` and whether there are `more`, or their `count`.
@@ -85,7 +89,10 @@ pub async fn jobs(
     let mut asked = asked(query)?;
     asked.tagged_by.as_deref().map_or(Ok(()), check_text)?;
     asked.people = asked.tagged_by.as_deref().map(|text| tags::people(&app, text));
-    let declared = app.readers.tags();
+    if asked.search.is_some() {
+        asked.saved = ask(&app, &asker.sight, |reader| reader.saved_searches()).await?;
+    }
+    let declared = app.readers.tags(&asker.sight);
     let Question { which, page } = match asked.question(&FIXED, &declared) {
         Ok(question) => question,
         // It may be about something that only another system measures.
@@ -142,7 +149,7 @@ impl Jobs {
         let mut tagged = typed.tagged(declared)?;
         tagged.origin = self.tagged.as_deref().map(tags::origin).transpose()?;
         tagged.by = self.people.clone();
-        let search = self.search.as_deref().map(|name| searched(declared, name)).transpose()?;
+        let search = self.search.as_deref().map(|name| searched(declared, &self.saved, name)).transpose()?;
         let (own, also) = search.map_or((Tagged::default(), None), |(tagged, also)| (tagged, also));
         tagged.all.extend(own.all);
         tagged.any.extend(own.any);
@@ -167,12 +174,16 @@ impl Jobs {
             })
         };
         let sort = self.sort.as_deref().unwrap_or("-submit");
+        let by = named(sort.trim_start_matches('-'))?;
+        if by.is_only_shown {
+            return Err(ApiError::BadRequest(format!("jobs cannot be sorted by `{}`", by.name)));
+        }
         Ok(Page {
             columns: match &self.columns {
                 Some(names) => names.split(',').map(|name| named(name.trim())).collect::<Result<_, _>>()?,
                 None => USUAL.iter().map(|name| named(name)).collect::<Result<_, _>>()?,
             },
-            sort: named(sort.trim_start_matches('-'))?,
+            sort: by,
             is_ascending: !sort.starts_with('-'),
             limit: self.limit(),
         })
@@ -220,7 +231,7 @@ pub async fn export(
     let Export { r#where, since, until, after } = asked(query)?;
     let after = after.map(|id| parse_id(&id)).transpose()?;
     let jobs = Jobs::of(r#where, since, until);
-    let declared = app.readers.tags();
+    let declared = app.readers.tags(&asker.sight);
     let which = match jobs.which(&FIXED, &declared) {
         Ok(which) => which,
         Err(_) => jobs.which(&ask(&app, &asker.sight, |reader| reader.job_columns()).await?, &declared)?,

@@ -51,7 +51,7 @@ pub async fn propose(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let NewProposal { name, description, motivation, criterion } = parsed(body)?;
-    check_name(&name, &app.readers.tags())?;
+    check_name(&name, &app.readers.tags(&asker.sight))?;
     [&description, &motivation].into_iter().try_for_each(|text| check_long(text))?;
     check_criterion(criterion.as_deref())?;
     let (proposed, by) = (Proposed { name, description, criterion }, asker.name);
@@ -84,7 +84,7 @@ pub async fn decide(
     let number = path_number(number)?;
     let NewDecision { approve, reason, name, description, criterion } = parsed(body)?;
     [&reason, &description].into_iter().flatten().try_for_each(|text| check_long(text))?;
-    name.as_deref().map_or(Ok(()), |name| check_name(name, &app.readers.tags()))?;
+    name.as_deref().map_or(Ok(()), |name| check_name(name, &app.readers.tags(&asker.sight)))?;
     check_criterion(criterion.as_deref())?;
     if !approve && reason.is_none() {
         return Err(ApiError::BadRequest("whoever proposed it wants to know the `reason`".into()));
@@ -100,7 +100,7 @@ pub async fn decide(
     }
 }
 
-fn check_name(name: &str, declared: &Declared) -> Result<(), ApiError> {
+pub fn check_name(name: &str, declared: &Declared) -> Result<(), ApiError> {
     let name = Name::try_from(name.to_owned()).map_err(|error| ApiError::BadRequest(error.to_string()))?;
     match declared.named(name.as_str()) {
         None => Ok(()),

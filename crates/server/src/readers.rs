@@ -31,9 +31,9 @@ impl Readers {
         Readers { store, idle: Mutex::default(), places: Semaphore::new(AT_ONCE), most }
     }
 
-    /// The tags that are declared now.
-    pub fn tags(&self) -> Arc<Declared> {
-        self.store.tags()
+    /// The tags that are declared now, of those that whoever asks sees.
+    pub fn tags(&self, sight: &Sight) -> Arc<Declared> {
+        self.store.tags().seen_by(sight)
     }
 
     /// Who is known now.

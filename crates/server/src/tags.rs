@@ -14,7 +14,7 @@ use store::Filter;
 use store::jobs::{FIXED, Origin, Tagged, Wanted, Which};
 use store::query::tags::{Explain, TagsBy, run_row};
 use store::tags::{Declared, Kind, Known, Software, wished};
-use tags::Search;
+use tags::Space;
 use utoipa::IntoParams;
 
 use crate::app::App;
@@ -45,7 +45,7 @@ impl Typed {
     }
 }
 
-fn combined(
+pub fn combined(
     declared: &Declared,
     all: &[String],
     any: &[Vec<String>],
@@ -59,16 +59,6 @@ fn combined(
         none: tags(none)?,
         ..Tagged::default()
     })
-}
-
-/// Tags of a search by name, and its condition.
-pub fn searched(declared: &Declared, name: &str) -> Result<(Tagged, Option<String>), ApiError> {
-    let Some(search) = declared.searches.iter().find(|search| search.name == name) else {
-        let known: Vec<&str> = declared.searches.iter().map(|search| &*search.name).collect();
-        return Err(ApiError::BadRequest(format!("there is no search `{name}`, but {}", known.join(", "))));
-    };
-    let tagged = combined(declared, &search.all, &search.any, &search.none)?;
-    Ok((tagged, search.r#where.clone()))
 }
 
 fn known<'a>(declared: &'a Declared, name: &str) -> Result<&'a Known, ApiError> {
@@ -115,20 +105,6 @@ pub async fn list(asker: Asker, State(app): State<Arc<App>>) -> Result<Json<Rows
     Ok(Rows::new(ask(&app, &asker.sight, |reader| reader.tag_list()).await?, u64::MAX))
 }
 
-/// Searches that have a name.
-#[utoipa::path(get, path = "/api/v1/searches", security(("token" = [])),
-    responses((status = 200, body = Rows), (status = 401), (status = 403)))]
-pub async fn list_searches(_: Asker, State(app): State<Arc<App>>) -> Json<Rows> {
-    let row = |search: &Search| -> Map<String, Value> {
-        let row = json!({
-            "search": search.name, "description": search.description,
-            "all": search.all, "any": search.any, "none": search.none, "where": search.r#where,
-        });
-        if let Value::Object(row) = row { row } else { Map::new() }
-    };
-    Rows::new(app.readers.tags().searches.iter().map(row).collect(), u64::MAX)
-}
-
 /// Which jobs are counted, and by what.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -161,7 +137,7 @@ pub async fn count(
         let known: Vec<&str> = TagsBy::names().collect();
         ApiError::BadRequest(format!("tags cannot be counted by `{by}`, but by {}", known.join(", ")))
     })?;
-    let declared = app.readers.tags();
+    let declared = app.readers.tags(&asker.sight);
     let chosen = Typed { any: tags.clone(), ..Typed::default() }.tagged(&declared)?;
     let which = Jobs::of(r#where, since, until).which(&FIXED, &declared)?;
     let rows = ask(&app, &asker.sight, move |reader| reader.count_tags(&which, by)).await?;
@@ -202,7 +178,7 @@ pub async fn explain(
         .flatten()
         .try_for_each(|text| check_text(text))?;
     if let Some(tag) = &tag {
-        known(&app.readers.tags(), tag)?;
+        known(&app.readers.tags(&asker.sight), tag)?;
     }
     let what = Explain {
         filter: Filter { cluster, job: Some(id.clone()), ..Filter::default() },
@@ -243,7 +219,7 @@ pub async fn trial(
     check_text(&condition)?;
     let condition = Condition::parse(&condition, &FIXED.catalogue)
         .map_err(|error| ApiError::BadRequest(error.to_string()))?;
-    let than = than.map(|name| wanted(&app.readers.tags(), &name)).transpose()?;
+    let than = than.map(|name| wanted(&app.readers.tags(&asker.sight), &name)).transpose()?;
     let which = Which { since_ns: since.map(nanos), until_ns: until.map(nanos), ..Which::default() };
     Ok(Json(ask(&app, &asker.sight, move |reader| reader.try_condition(&which, &condition, than)).await?))
 }
@@ -270,7 +246,7 @@ pub async fn begin_run(
 ) -> Result<Json<Value>, ApiError> {
     let NewRun { since, tag } = asked(query)?;
     let since = since.map(nanos);
-    let tag = tag.map(|name| with_rule(&app.readers.tags(), &name)).transpose()?;
+    let tag = tag.map(|name| with_rule(&app.readers.tags(&asker.sight), &name)).transpose()?;
     let run = write(&app, move |writer| writer.begin_run(since, tag)).await?;
     tracing::info!(by = asker.name, jobs = run.jobs, rules = run.rules, "judging the whole collection");
     Ok(Json(Value::from(run_row(&run))))
@@ -325,9 +301,13 @@ pub async fn tag_software(
     query: Asked<OnSoftware>,
 ) -> Result<Json<Value>, ApiError> {
     let asked = asked(query)?;
-    let (software, declared) = (asked.software()?, app.readers.tags());
+    let (software, declared) = (asked.software()?, app.readers.tags(&asker.sight));
     asked.reason.as_deref().map_or(Ok(()), check_text)?;
     let known = wished(&declared, &asked.tag).map_err(ApiError::BadRequest)?;
+    if known.tag.declared.space != Space::General {
+        let space = &known.tag.declared.space;
+        return Err(ApiError::BadRequest(format!("software has general tags: this one is of {space}")));
+    }
     let (tag, name) = (known.tag.declared.id, known.tag.declared.name.to_string());
     tracing::info!(tag = name, ?software, has = asked.has, by = asker.name, "tag on software");
     let (by, has) = (asker.name, asked.has);

@@ -19,6 +19,7 @@ pub mod query;
 mod received;
 mod samples;
 mod schema;
+pub mod searches;
 pub mod sight;
 mod site;
 mod sql;
@@ -169,9 +170,7 @@ impl Store {
 
     /// A connection to ask with that sees only so much.
     pub fn reader_with(&self, sight: &sight::Sight) -> Result<Reader, StoreError> {
-        let reader = self.reader()?;
-        reader.limit(sight)?;
-        Ok(reader)
+        self.reader()?.limited(sight)
     }
 
     /// A connection to ask with; there may be many.

@@ -78,16 +78,21 @@ impl People {
     pub fn sight(&self, user: &str) -> Sight {
         match self.role(user) {
             Role::Administrator => Sight::Administrator { user: user.to_owned() },
-            Role::Support => Sight::Support { user: user.to_owned() },
+            Role::Support => Sight::Support { user: user.to_owned(), member_of: self.projects_of(user) },
             Role::User | Role::Manager => {
                 let is_seen = |project: &&String| match self.site.see_project {
                     SeeProject::Managers => self.manages(user, project),
                     SeeProject::Members => self.is_member(user, project),
                 };
                 let projects = self.projects.keys().filter(is_seen).cloned().collect();
-                Sight::Own { user: user.to_owned(), projects }
+                Sight::Own { user: user.to_owned(), projects, member_of: self.projects_of(user) }
             }
         }
+    }
+
+    /// Those that somebody is in, or has a say in.
+    fn projects_of(&self, user: &str) -> Vec<String> {
+        self.projects.keys().filter(|project| self.is_member(user, project)).cloned().collect()
     }
 
     /// As the tables have them, with what the site says over it.
@@ -153,18 +158,25 @@ mod tests {
 
     #[test]
     fn who_sees_what() {
-        let own = |user: &str, projects: &[&str]| Sight::Own {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let own = |user: &str, projects: &[&str], member_of: &[&str]| Sight::Own {
             user: user.into(),
-            projects: projects.iter().map(|name| (*name).to_owned()).collect(),
+            projects: names(projects),
+            member_of: names(member_of),
         };
         for (see, user, role, sight) in [
             ("managers", "ada", Role::Administrator, Sight::Administrator { user: "ada".into() }),
-            ("managers", "sven", Role::Support, Sight::Support { user: "sven".into() }),
-            ("managers", "pia", Role::Manager, own("pia", &["physics"])),
-            ("managers", "carl", Role::Manager, own("carl", &["chemistry"])),
-            ("managers", "paul", Role::User, own("paul", &[])),
-            ("members", "paul", Role::User, own("paul", &["chemistry", "physics"])),
-            ("members", "nobody", Role::User, own("nobody", &[])),
+            ("managers", "sven", Role::Support, Sight::Support { user: "sven".into(), member_of: vec![] }),
+            ("managers", "pia", Role::Manager, own("pia", &["physics"], &["physics"])),
+            ("managers", "carl", Role::Manager, own("carl", &["chemistry"], &["chemistry"])),
+            ("managers", "paul", Role::User, own("paul", &[], &["chemistry", "physics"])),
+            (
+                "members",
+                "paul",
+                Role::User,
+                own("paul", &["chemistry", "physics"], &["chemistry", "physics"]),
+            ),
+            ("members", "nobody", Role::User, own("nobody", &[], &[])),
         ] {
             let people = people(see);
             assert_eq!(people.role(user), role, "{user}");

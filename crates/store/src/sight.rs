@@ -2,6 +2,7 @@
 //! may be seen, so no question can forget to ask for less. A table that is not named here cannot be read by those who do not see all.
 
 use duckdb::Connection;
+use tags::Space;
 
 use crate::StoreError;
 
@@ -13,9 +14,9 @@ pub enum Sight {
     /// Everything but what is others' own: administrators.
     Administrator { user: String },
     /// All jobs, but not what people say of them among themselves.
-    Support { user: String },
-    /// Their own jobs, and those of these projects.
-    Own { user: String, projects: Vec<String> },
+    Support { user: String, member_of: Vec<String> },
+    /// Their own jobs, and those of these projects. Whoever is in a project does not see all of its jobs everywhere.
+    Own { user: String, projects: Vec<String>, member_of: Vec<String> },
 }
 
 impl Sight {
@@ -23,7 +24,20 @@ impl Sight {
     pub fn user(&self) -> Option<&str> {
         match self {
             Sight::All => None,
-            Sight::Administrator { user } | Sight::Support { user } | Sight::Own { user, .. } => Some(user),
+            Sight::Administrator { user } | Sight::Support { user, .. } | Sight::Own { user, .. } => {
+                Some(user)
+            }
+        }
+    }
+
+    /// Whether they see a tag of this space.
+    pub fn sees(&self, space: &Space) -> bool {
+        match (self, space) {
+            (Sight::All, _) | (_, Space::General) | (Sight::Administrator { .. }, Space::Project(_)) => true,
+            (_, Space::Personal(user)) => self.user() == Some(user),
+            (Sight::Support { member_of, .. } | Sight::Own { member_of, .. }, Space::Project(name)) => {
+                member_of.contains(name)
+            }
         }
     }
 }
@@ -55,6 +69,10 @@ enum Rows {
     ContactEntries,
     /// Tags that somebody proposes.
     Proposals,
+    /// Tags, each of a space.
+    Tags,
+    /// What somebody has for themselves.
+    Personal,
     /// Who is in which project.
     Associations,
     /// The store's own.
@@ -96,7 +114,9 @@ const TABLES: &[(&str, Rows)] = &[
     ("site_cluster", Rows::Nobodys),
     ("site_node", Rows::Nobodys),
     ("site_partition", Rows::Nobodys),
-    ("tag", Rows::Nobodys),
+    ("tag", Rows::Tags),
+    ("own_tag", Rows::Tags),
+    ("saved_search", Rows::Personal),
     ("tag_version", Rows::Nobodys),
     ("proposal", Rows::Proposals),
     ("approved_tag", Rows::Nobodys),
@@ -136,15 +156,18 @@ pub(crate) fn limit(connection: &Connection, sight: &Sight) -> Result<(), StoreE
 
 /// Which rows of `t` are seen; `None` for all of them.
 fn condition(rows: Rows, sight: &Sight) -> Option<String> {
-    if rows == Rows::Assignments {
-        return assignments(sight);
+    match rows {
+        Rows::Assignments => return assignments(sight),
+        Rows::Tags => return tags(sight),
+        Rows::Personal => return Some(format!("t.\"by\" = {}", text(sight.user()?))),
+        _ => {}
     }
-    let Sight::Own { user, projects } = sight else { return None };
+    let Sight::Own { user, projects, .. } = sight else { return None };
     let user = text(user);
     let of_projects =
         (!projects.is_empty()).then(|| projects.iter().map(|name| text(name)).collect::<Vec<_>>().join(", "));
     Some(match rows {
-        Rows::Nobodys | Rows::Assignments => return None,
+        Rows::Nobodys | Rows::Assignments | Rows::Tags | Rows::Personal => return None,
         Rows::Hidden => "false".to_owned(),
         Rows::Jobs => match of_projects {
             None => format!("t.\"user\" = {user}"),
@@ -196,6 +219,25 @@ fn assignments(sight: &Sight) -> Option<String> {
     })
 }
 
+/// Tags of the spaces that somebody sees: see [`Sight::sees`].
+fn tags(sight: &Sight) -> Option<String> {
+    let own = Space::Personal(sight.user()?.to_owned());
+    let mut seen = vec![own];
+    match sight {
+        Sight::All => return None,
+        Sight::Administrator { .. } => {}
+        Sight::Support { member_of, .. } | Sight::Own { member_of, .. } => {
+            seen.extend(member_of.iter().cloned().map(Space::Project));
+        }
+    }
+    let seen: Vec<String> = seen.iter().map(|space| text(&space.to_string())).collect();
+    let is_seen = format!("t.space IS NULL OR t.space IN ({})", seen.join(", "));
+    Some(match sight {
+        Sight::Administrator { .. } => format!("({is_seen} OR starts_with(t.space, 'project:'))"),
+        _ => format!("({is_seen})"),
+    })
+}
+
 /// As text of a query.
 fn text(name: &str) -> String {
     format!("'{}'", name.replace('\0', "").replace('\'', "''"))
@@ -206,7 +248,8 @@ mod tests {
     use super::*;
 
     fn own(user: &str, projects: &[&str]) -> Sight {
-        Sight::Own { user: user.into(), projects: projects.iter().map(|name| (*name).to_owned()).collect() }
+        let projects: Vec<String> = projects.iter().map(|name| (*name).to_owned()).collect();
+        Sight::Own { user: user.into(), member_of: projects.clone(), projects }
     }
 
     fn store() -> Connection {
@@ -225,6 +268,37 @@ mod tests {
         let mut named: Vec<&str> = TABLES.iter().map(|(table, _)| *table).collect();
         named.sort_unstable();
         assert_eq!(there, named, "whose are the rows of a new table?");
+    }
+
+    /// The words of a query and those of the program say the same.
+    #[test]
+    fn tags_are_seen_by_those_of_their_space() {
+        let connection = store();
+        let spaces = ["general", "project:physics", "project:o'x", "personal:anna", "personal:x"]
+            .map(|space| Space::try_from(space.to_owned()).unwrap());
+        for (id, space) in spaces.iter().enumerate() {
+            let space = (*space != Space::General).then(|| space.to_string());
+            let sql = "INSERT INTO tag VALUES (?, 'n', NULL, 0, ?, true)";
+            connection.execute(sql, duckdb::params![id, space]).unwrap();
+        }
+        for (sight, ids) in [
+            (Sight::All, vec![0, 1, 2, 3, 4]),
+            (Sight::Administrator { user: "ada".into() }, vec![0, 1, 2]),
+            (Sight::Administrator { user: "anna".into() }, vec![0, 1, 2, 3]),
+            (Sight::Support { user: "sven".into(), member_of: vec![] }, vec![0]),
+            (Sight::Support { user: "sven".into(), member_of: vec!["physics".into()] }, vec![0, 1]),
+            (own("anna", &["o'x"]), vec![0, 2, 3]),
+            (own("anna' OR true --", &["x') OR true --"]), vec![0]),
+        ] {
+            let reader = connection.try_clone().unwrap();
+            limit(&reader, &sight).unwrap();
+            let mut query = reader.prepare("SELECT id FROM tag ORDER BY id").unwrap();
+            let seen: Vec<usize> =
+                query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+            assert_eq!(seen, ids, "{sight:?}");
+            let sees: Vec<usize> = (0..spaces.len()).filter(|at| sight.sees(&spaces[*at])).collect();
+            assert_eq!(sees, ids, "{sight:?}");
+        }
     }
 
     #[test]
@@ -265,7 +339,7 @@ mod tests {
             assert_eq!(seen(&sight, measured), rows, "{sight:?}");
             assert_eq!(seen(&sight, "SELECT name FROM upkeep"), Vec::<String>::new(), "{sight:?}");
         }
-        let support = Sight::Support { user: "sven".into() };
+        let support = Sight::Support { user: "sven".into(), member_of: vec![] };
         for sight in [Sight::All, support] {
             assert_eq!(seen(&sight, ids).len(), 5, "{sight:?}");
         }

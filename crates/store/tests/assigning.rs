@@ -189,16 +189,16 @@ fn sight_belongs_to_the_assignment() {
     let mut jobs = Jobs::told(&[job(1, "anna", None)]);
     jobs.say(1, ITERATIVE, true, "anna", false);
     jobs.say(1, "job_bug DEADLOCK", true, "pia", true);
-    let own = |user: &str, projects: &[&str]| Sight::Own {
-        user: user.into(),
-        projects: projects.iter().map(|name| (*name).to_owned()).collect(),
+    let own = |user: &str, projects: &[&str]| {
+        let projects: Vec<String> = projects.iter().map(|name| (*name).to_owned()).collect();
+        Sight::Own { user: user.into(), member_of: projects.clone(), projects }
     };
     for (sight, iterative, personal, completed) in [
         (own("anna", &[]), 1, 0, 1),
         (own("pia", &["physics"]), 1, 1, 1),
         (own("eve", &[]), 0, 0, 0),
         // Sees all jobs, but is not of the project.
-        (Sight::Support { user: "sven".into() }, 0, 0, 1),
+        (Sight::Support { user: "sven".into(), member_of: vec![] }, 0, 0, 1),
         (Sight::Administrator { user: "ada".into() }, 1, 0, 1),
         (Sight::Administrator { user: "pia".into() }, 1, 1, 1),
     ] {

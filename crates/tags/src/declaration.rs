@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::name::Name;
+use crate::space::Space;
 
 /// A tag as it is written.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -16,8 +17,14 @@ pub struct Declaration {
     /// Other spellings of the name.
     #[serde(default)]
     pub aliases: Vec<Name>,
+    /// Who sees it. A criterion of a project's tag, or of one person's, is about their jobs only.
+    #[serde(default)]
+    pub space: Space,
     /// In full sentences.
     pub description: String,
+    /// Who has written it.
+    #[serde(default)]
+    pub author: String,
     /// A condition over the columns of jobs; without one, people set the tag.
     pub criterion: Option<String>,
     /// Values that the criterion names, each written as in a condition. A site may give others.
@@ -44,6 +51,38 @@ pub struct Declaration {
     /// What can be done.
     #[serde(default)]
     pub recommendation: String,
+}
+
+impl Declaration {
+    /// One that people set, with nothing said but what must be.
+    pub fn new(id: u32, name: Name, group: &str, description: String) -> Declaration {
+        Declaration {
+            id,
+            name,
+            aliases: Vec::new(),
+            space: Space::General,
+            description,
+            author: String::new(),
+            criterion: None,
+            parameters: BTreeMap::new(),
+            comments: String::new(),
+            available: true,
+            group: group.into(),
+            priority: 0,
+            criticality: Level::default(),
+            confidence: Level::highest(),
+            supposition: String::new(),
+            recommendation: String::new(),
+        }
+    }
+
+    /// By somebody, unless it is said who has written it.
+    pub fn by(mut self, author: &str) -> Declaration {
+        if self.author.is_empty() {
+            author.clone_into(&mut self.author);
+        }
+        self
+    }
 }
 
 fn yes() -> bool {

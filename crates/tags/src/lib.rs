@@ -6,17 +6,20 @@
 //! * [`tag`] is one that makes sense: its criterion is a condition, its texts name columns that there are.
 //! * [`text`] fills a job's values into what a tag says.
 //! * [`search`] are combinations of tags that have a name.
+//! * [`space`] says whose a tag is.
 //! * [`shipped`] are those that everybody has, in `tags/*.toml` at the root of the project.
 
 pub mod declaration;
 pub mod name;
 pub mod search;
 pub mod shipped;
+pub mod space;
 pub mod tag;
 pub mod text;
 
 pub use declaration::{Declaration, FileError, Level, Site};
 pub use name::Name;
 pub use search::Search;
+pub use space::Space;
 pub use tag::{Tag, TagError};
 pub use text::Text;

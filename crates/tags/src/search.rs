@@ -1,6 +1,6 @@
 //! Searches that have a name: combinations of tags.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::declaration::FileError;
 
@@ -8,10 +8,11 @@ use crate::declaration::FileError;
 pub const SHIPPED: &str = include_str!("../../../tags/searches.toml");
 
 /// A combination of tags, by their names.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
     pub name: String,
+    #[serde(default)]
     pub description: String,
     /// Each of them.
     #[serde(default)]

@@ -18,10 +18,12 @@ pub const FILES: [(&str, &str); 9] = [
 /// Ids below this are ours; a site's own tags have others.
 pub const OWN_IDS: u32 = 1000;
 
+const AUTHOR: &str = "Jobglass";
+
 pub fn shipped() -> Result<Vec<Declaration>, FileError> {
     let mut tags = Vec::new();
     for (_, text) in FILES {
-        tags.extend(parse(text)?);
+        tags.extend(parse(text)?.into_iter().map(|tag| tag.by(AUTHOR)));
     }
     Ok(tags)
 }

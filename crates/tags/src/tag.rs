@@ -4,6 +4,7 @@ use condition::{Catalogue, Condition, ConditionError, ParameterError, Parameters
 
 use crate::declaration::{Declaration, OfTag, Site};
 use crate::name::{self, Name};
+use crate::space::Space;
 use crate::text::{Text, TextError};
 
 /// A tag.
@@ -56,7 +57,8 @@ impl Tag {
         std::iter::once(&self.declared.name).chain(&self.declared.aliases)
     }
 
-    fn check(declared: &Declaration, site: &Site, catalogue: &Catalogue) -> Result<Tag, TagError> {
+    /// One that is not told from others by its name.
+    pub fn check(declared: &Declaration, site: &Site, catalogue: &Catalogue) -> Result<Tag, TagError> {
         let name = || declared.name.clone();
         if declared.description.trim().is_empty() {
             return Err(TagError::NoDescription(name()));
@@ -64,9 +66,17 @@ impl Tag {
         let key = declared.name.key();
         let said = site.tags.iter().find(|(typed, _)| name::key(typed) == key).map(|(_, said)| said);
         let parameters = parameters(declared, said, site, catalogue)?;
-        let criterion = declared.criterion.as_deref().map(|text| {
+        let parsed = |text: &str| {
             Condition::parse_with(text, catalogue, &parameters)
                 .map_err(|error| TagError::Criterion { name: name(), error: error.into() })
+        };
+        let criterion = declared.criterion.as_deref().map(|text| {
+            let criterion = parsed(text)?;
+            // First by itself, so that an error points at its own place.
+            match declared.space.condition() {
+                None => Ok(criterion),
+                Some(own) => parsed(&format!("{own} and ({text})")),
+            }
         });
         let text =
             |text: &str| Text::parse(text, catalogue).map_err(|error| TagError::Text { name: name(), error });
@@ -113,7 +123,7 @@ fn parameters(
     Ok(parameters)
 }
 
-/// Tags of which each name and each id means one.
+/// Tags of which each id means one, and each name one of those that somebody sees.
 pub fn check(declared: &[Declaration], site: &Site, catalogue: &Catalogue) -> Result<Vec<Tag>, TagError> {
     if !(0.0..=1.0).contains(&site.approximately) {
         return Err(TagError::Approximately(site.approximately));
@@ -136,6 +146,12 @@ fn distinct(one: &Tag, other: &Tag) -> Result<(), TagError> {
     let (id, other_id) = (one.declared.id, other.declared.id);
     if id == other_id {
         return Err(TagError::TwiceId(id, one.declared.name.clone(), other.declared.name.clone()));
+    }
+    let are_seen_apart = one.declared.space != other.declared.space
+        && one.declared.space != Space::General
+        && other.declared.space != Space::General;
+    if are_seen_apart {
+        return Ok(());
     }
     match other.names().find(|name| one.is_called(name.as_str())) {
         Some(name) => Err(TagError::Twice { name: name.to_string(), one: id, other: other_id }),
@@ -182,6 +198,31 @@ mod tests {
             let tags = checked(&format!("{low}{one}"), site).unwrap();
             let text = |at: usize| tags[at].criterion.as_ref().unwrap().to_string();
             assert_eq!((&*text(0), &*text(1), tags[0].available), (first, second, available), "{site}");
+        }
+    }
+
+    #[test]
+    fn a_criterion_of_a_space_is_about_its_jobs() {
+        let text = |name: &str| Column::new(name, Type::Text, "", name);
+        let share = Column::new("gpu", Type::Share, "", "gpu").in_unit(Unit::PERCENT);
+        let catalogue = Catalogue::new([share, text("project"), text("user")]).unwrap();
+        let criterion = |space: &str| {
+            let declared = parse(&tag(1, "gpu LOW", &format!("space = \"{space}\"\n{LOW}"))).unwrap();
+            Tag::check(&declared[0], &Site::default(), &catalogue).unwrap().criterion.unwrap().to_string()
+        };
+        assert_eq!(criterion("general"), "gpu < 5%");
+        assert_eq!(criterion("project:o'x"), "project = 'o''x' and gpu < 5%");
+        assert_eq!(criterion("personal:anna"), "user = 'anna' and gpu < 5%");
+    }
+
+    #[test]
+    fn a_name_means_one_tag_of_those_that_somebody_sees() {
+        let space = |id, space: &str| tag(id, "x", &format!("space = '{space}'"));
+        let (physics, chemistry) = (space(1, "project:physics"), space(2, "project:chemistry"));
+        assert_eq!(checked(&format!("{physics}{chemistry}"), "").unwrap().len(), 2);
+        for other in [space(3, "project:physics"), space(3, "general")] {
+            let error = checked(&format!("{physics}{other}"), "").unwrap_err().to_string();
+            assert!(error.contains("`x` means both tag 1 and tag 3"), "{error}");
         }
     }
 

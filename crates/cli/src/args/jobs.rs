@@ -24,6 +24,7 @@ Examples:
   jobglass jobs --all-time --count
   jobglass jobs --all 'job_partition gpu,job_accel GPU UNUSED' --none 'job_status FAILED'
   jobglass jobs --search idle-gpus --since 30d
+  jobglass jobs --user alice --all 'job_status TIMEOUT' --save alices-timeouts
   jobglass jobs --fmt help")]
 pub struct JobsArgs {
     /// With this number, as it is shown or as the batch system has it; of an array all
@@ -86,6 +87,12 @@ pub struct JobsArgs {
     /// A combination of tags that has a name; help lists them
     #[arg(long, value_name = "NAME", help_heading = "Tags")]
     pub search: Option<String>,
+    /// Keep these filters, all but times, as a search of yours under this name
+    #[arg(long, value_name = "NAME", help_heading = "Tags", conflicts_with_all = ["node", "tagged", "tagged_by", "search"])]
+    pub save: Option<String>,
+    /// What the search that is kept finds
+    #[arg(long, value_name = "TEXT", help_heading = "Tags", requires = "save")]
+    pub description: Option<String>,
     /// That waited or ran at this time or later: 2h, 7d, yesterday, 2026-11-01, 2026-11-01T12:30
     #[arg(long, value_name = "TIME", conflicts_with = "all_time")]
     pub since: Option<String>,

@@ -12,6 +12,9 @@ pub enum TagsCommand {
     Try(TryArgs),
     Run(RunTagsArgs),
     Software(SoftwareArgs),
+    Declare(DeclareArgs),
+    /// Give up a tag that you declared, or one of a project that you manage
+    Retire(RetireArgs),
     Propose(ProposeArgs),
     /// Show proposals of tags: your own, and all for administrators
     Proposals(ProposalsArgs),
@@ -201,6 +204,32 @@ pub struct SoftwareArgs {
     pub detach: bool,
     #[command(flatten)]
     pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Declare a tag for yourself, or for a project that you manage
+///
+/// People set it: tags set, sbatch --comment. Others do not see that there is one. A tag for everybody is proposed: tags propose.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  jobglass tags declare 'thesis CHAPTER 3' --description 'For the third chapter.'\n  jobglass tags declare 'mesh COARSE' --project physics --description 'With the coarse mesh.'"
+)]
+pub struct DeclareArgs {
+    pub name: String,
+    /// What it says of a job, in full sentences
+    #[arg(long, value_name = "TEXT")]
+    pub description: String,
+    /// For all who are in this project
+    #[arg(long, value_name = "NAME")]
+    pub project: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RetireArgs {
+    pub name: String,
     #[command(flatten)]
     pub server: ServerArgs,
 }

@@ -3,10 +3,10 @@
 use anyhow::{Context, Result, bail};
 use condition::like::of_glob;
 use jiff::Zoned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::show::{self, Shape};
-use super::{Parameters, Server, add, server, when};
+use super::{Parameters, Server, add, searches, server, when};
 use crate::args::JobsArgs;
 use crate::table::Table;
 
@@ -27,9 +27,12 @@ pub fn run(args: &JobsArgs) -> Result<bool> {
         return super::rows(&server, "/api/v1/jobs/columns", &Parameters::new(), HELP, &args.shape.into());
     }
     if args.search.as_deref() == Some("help") {
-        return super::rows(&server, "/api/v1/searches", &Parameters::new(), SEARCHES, &args.shape.into());
+        return searches::show(&server, &args.shape.into());
     }
     let parameters = parameters(args)?;
+    if let Some(name) = &args.save {
+        save(&server, name, args)?;
+    }
     let answer =
         server.get("/api/v1/jobs", &parameters)?.context("this server has no list of jobs: is it older?")?;
     if let Some(count) = answer["count"].as_u64() {
@@ -40,9 +43,6 @@ pub fn run(args: &JobsArgs) -> Result<bool> {
     say_what_is_missing(&server, rows, &answer, &parameters, args)?;
     Ok(!rows.is_empty())
 }
-
-const SEARCHES: &[show::Column] =
-    &[("SEARCH", |row| show::text(&row["search"])), ("WHAT IT FINDS", |row| show::text(&row["description"]))];
 
 const HELP: &[show::Column] = &[
     ("COLUMN", |row| show::text(&row["column"])),
@@ -93,6 +93,26 @@ fn parameters(args: &JobsArgs) -> Result<Parameters> {
     let columns = args.fmt.clone().or((args.group_by.is_none() && is_table(args)).then(|| TABLE.to_owned()));
     add(&mut parameters, "columns", columns.as_ref());
     Ok(parameters)
+}
+
+/// Keeps what was chosen, all but times, as a search.
+fn save(server: &Server, name: &str, args: &JobsArgs) -> Result<()> {
+    let conditions: Vec<String> = args.condition.iter().cloned().chain(chosen(args)?).collect();
+    let condition = match &conditions[..] {
+        [] => None,
+        [one] => Some(one.clone()),
+        all => Some(all.iter().map(|one| format!("({one})")).collect::<Vec<_>>().join(" and ")),
+    };
+    let names = |list: &String| list.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>();
+    let body = json!({
+        "name": name, "description": args.description.clone().unwrap_or_default(), "all": args.all,
+        "any": args.any.iter().map(names).collect::<Vec<_>>(), "none": args.none, "where": condition,
+    });
+    let saved = server.post_json("/api/v1/searches", &body)?;
+    let saved = saved.context("this server keeps no searches: is it older?")?;
+    let again = if saved["is_new"] == true { "" } else { ", in place of the one of this name" };
+    eprintln!("jobglass: kept as search {name}{again}: jobglass jobs --search {name}");
+    Ok(())
 }
 
 fn is_table(args: &JobsArgs) -> bool {

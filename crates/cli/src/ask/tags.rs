@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use super::show::{self, Column, text};
-use super::{Parameters, Server, add, add_times, escape, proposals, rows, server};
+use super::{Parameters, Server, add, add_times, escape, own_tags, proposals, rows, server};
 use crate::args::{
     CountArgs, ExplainArgs, ListArgs, RunTagsArgs, SetArgs, SoftwareArgs, TagsCommand, TryArgs,
 };
@@ -24,6 +24,8 @@ pub fn run(command: &TagsCommand) -> Result<bool> {
         TagsCommand::Try(args) => trial(args),
         TagsCommand::Run(args) => judge(args),
         TagsCommand::Software(args) => software(args),
+        TagsCommand::Declare(args) => own_tags::declare(args),
+        TagsCommand::Retire(args) => own_tags::retire(args),
         TagsCommand::Propose(args) => proposals::propose(args),
         TagsCommand::Proposals(args) => proposals::list(args),
         TagsCommand::Approve(args) => proposals::approve(args),
@@ -48,6 +50,10 @@ const LONG: &[Column] = &[
     HOURS,
     VERSION,
     ("BY", |row| by(row)),
+    ("SPACE", |row| text(&row["space"])),
+    ("AUTHOR", |row| text(&row["author"])),
+    ("SINCE", |row| text(&row["since"])),
+    ("CHANGED", |row| text(&row["changed"])),
     (">CRITICALITY", |row| text(&row["criticality"])),
     (">CONFIDENCE", |row| text(&row["confidence"])),
     ("CRITERION", |row| text(&row["criterion"])),

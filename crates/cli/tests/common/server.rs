@@ -126,12 +126,24 @@ impl Server {
     pub fn start(dir: PathBuf, network: Option<Arc<Network>>) -> Server {
         let address = match &network {
             Some(network) => format!("{}:8765", network.address).parse().unwrap(),
-            None => TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
+            // The server takes one that is free: one that was free before may be another's when it starts.
+            None => SocketAddr::from(([127, 0, 0, 1], 0)),
         };
         let (data, log) = (dir.join("data"), dir.join("server.log"));
         let mut server = Server { data, address, log, network, child: None };
         server.start_again();
+        if address.port() == 0 {
+            wait_until(30, "the server's address", || server.said_address().is_some());
+            server.address = server.said_address().unwrap();
+        }
         server
+    }
+
+    /// Where it listens, as its log says.
+    fn said_address(&self) -> Option<SocketAddr> {
+        let log = self.log();
+        let (_, rest) = log.split_once("ready address=")?;
+        rest.split(' ').next()?.parse().ok()
     }
 
     pub fn start_again(&mut self) {

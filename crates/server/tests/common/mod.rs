@@ -1,8 +1,10 @@
 //! A real server, and what agents and people send to it.
 #![allow(dead_code, reason = "each test uses its part of it")]
 
+pub mod cluster;
+
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -25,22 +27,31 @@ impl Server {
 
     /// With the data that is in the directory already.
     pub fn start_in(dir: tempfile::TempDir, options: &[&str]) -> Server {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // The server takes a port that is free: one that was free before may be another's when it starts.
         let child = Command::new(env!("CARGO_BIN_EXE_jobglass-server"))
-            .args(["--listen", &address.to_string(), "--data"])
+            .args(["--listen", "127.0.0.1:0", "--data"])
             .arg(dir.path().join("data"))
             .args(if options.contains(&"--least-free") { &[][..] } else { &["--least-free", "1"] })
             .args(options)
             .stderr(Stdio::from(fs::File::create(dir.path().join("log")).unwrap()))
             .spawn()
             .unwrap();
-        let server = Server { dir, address, child };
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut server = Server { dir, address, child };
         let began = Instant::now();
-        while server.get("/health", None).is_none_or(|(status, _)| status != StatusCode::OK) {
+        while server.said_address().is_none() {
             assert!(began.elapsed() < Duration::from_secs(20), "not ready: {}", server.log());
             std::thread::park_timeout(Duration::from_millis(50));
         }
+        server.address = server.said_address().unwrap();
         server
+    }
+
+    /// Where it listens, as its log says.
+    fn said_address(&self) -> Option<SocketAddr> {
+        let log = self.log();
+        let (_, rest) = log.split_once("ready address=")?;
+        rest.split(' ').next()?.parse().ok()
     }
 
     pub fn log(&self) -> String {

@@ -102,7 +102,8 @@ impl Accounts {
                 self.partitions.insert(partition.clone());
             }
             let wish = job.user.as_deref().zip(job.comment.as_ref());
-            self.wishes.extend(wish.and_then(|(user, comment)| Wish::of(*id, user, comment)));
+            let project = job.account.as_deref();
+            self.wishes.extend(wish.and_then(|(user, comment)| Wish::of(*id, user, project, comment)));
         }
         Ok(())
     }

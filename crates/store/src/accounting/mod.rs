@@ -113,7 +113,7 @@ impl Writer {
             replace(&transaction, &accounts.there())?
         };
         accounts.places.append(&transaction, &self.database, DUE)?;
-        wish(&transaction, &self.tags.get(), &accounts.wishes)?;
+        wish(&transaction, &self.tags.get(), &self.people.get(), &accounts.wishes)?;
         let is_left = !self.unaccounted.there_are() || mark_measured(&transaction, &accounts.names)?;
         transaction.commit()?;
         if !is_left {

@@ -62,6 +62,7 @@ pub struct Reader {
     site: Arc<Site>,
     unaccounted: Arc<Unaccounted>,
     tags: Arc<Shared>,
+    sight: Sight,
 }
 
 /// The store at one moment: all queries of one question see the same.
@@ -91,12 +92,13 @@ impl Reader {
         unaccounted: Arc<Unaccounted>,
         tags: Arc<Shared>,
     ) -> Reader {
-        Reader { connection, site, unaccounted, tags }
+        Reader { connection, site, unaccounted, tags, sight: Sight::All }
     }
 
     /// Sees only so much from now on.
-    pub(crate) fn limit(&self, sight: &Sight) -> Result<(), StoreError> {
-        sight::limit(&self.connection, sight)
+    pub(crate) fn limited(self, sight: &Sight) -> Result<Reader, StoreError> {
+        sight::limit(&self.connection, sight)?;
+        Ok(Reader { sight: sight.clone(), ..self })
     }
 
     /// The way to end a question while it is asked, from another thread.
@@ -104,9 +106,9 @@ impl Reader {
         Stop(self.connection.interrupt_handle())
     }
 
-    /// The tags that are declared now.
+    /// The tags that are declared now, of those that whoever asks sees.
     pub fn tags(&self) -> Arc<Declared> {
-        self.tags.get()
+        self.tags.get().seen_by(&self.sight)
     }
 
     /// All queries of the question see the same.

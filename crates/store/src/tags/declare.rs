@@ -6,21 +6,26 @@ use std::collections::{BTreeMap, HashMap};
 use condition::Condition;
 use digest::Site;
 use duckdb::{Connection, params};
-use tags::{Declaration, Name, Search, Tag, shipped};
+use tags::{Declaration, Name, Search, Space, Tag, shipped};
 
-use super::{BITS, Declared, Known, Rule, on_software, proposals};
+use super::{BITS, Declared, Known, Rule, on_software, own, proposals};
 use crate::StoreError;
 use crate::query::jobs::FIXED;
 use crate::write::{Writer, now_ns};
 
 /// Tags that declare themselves have ids from here on.
 const SELF_DECLARED: u32 = 100_000;
+/// Who has written the tags of the site's file, where it says nothing.
+const SITE: &str = "the site";
 
 /// What the tables have of a tag.
 struct Kept {
     id: u32,
     bit: Option<u32>,
 }
+
+/// What they have, by space and name.
+type AllKept = HashMap<(Space, String), Kept>;
 
 impl Writer {
     /// Declares anew whatever may have changed; all who ask see it from now on.
@@ -53,21 +58,28 @@ fn declare(
 ) -> Result<Declared, StoreError> {
     let mut kept = load(connection)?;
     let mut declarations = shipped::shipped().map_err(|error| StoreError::Tags(error.to_string()))?;
-    declarations.extend(site.own_tags.iter().cloned());
+    declarations.extend(site.own_tags.iter().map(|tag| tag.clone().by(SITE)));
     let mut refused = Vec::new();
     let approved = proposals::approved(connection, &declarations, &mut refused)?;
     declarations.extend(approved);
     let of_partitions = of_partitions(partitions, &declarations, &kept, &mut refused);
     declarations.extend(of_partitions);
     on_software::add_criteria(connection, &mut declarations)?;
-    let tags = tags::tag::check(&declarations, &site.tags, &FIXED.catalogue)
+    let mut tags = tags::tag::check(&declarations, &site.tags, &FIXED.catalogue)
         .map_err(|error| StoreError::Tags(error.to_string()))?;
+    for declaration in own::declared(connection, &mut refused)? {
+        match Tag::check(&declaration, &site.tags, &FIXED.catalogue) {
+            Ok(tag) => tags.push(tag),
+            Err(error) => refused.push(error.to_string()),
+        }
+    }
     let versions = versions(connection)?;
     let mut known = Vec::with_capacity(tags.len());
     let mut next_bit = kept.values().filter_map(|kept| kept.bit).max().map_or(0, |bit| bit + 1);
     for tag in tags {
         let name = tag.declared.name.to_string();
-        let bit = match (&tag.criterion, kept.get(&tag.declared.name.key()).and_then(|kept| kept.bit)) {
+        let before = kept.get(&(tag.declared.space.clone(), tag.declared.name.key()));
+        let bit = match (&tag.criterion, before.and_then(|kept| kept.bit)) {
             (None, _) => None,
             (Some(_), Some(bit)) => Some(bit),
             (Some(_), None) if next_bit < BITS => {
@@ -87,6 +99,7 @@ fn declare(
         known.push(Known { rule: rule.transpose()?, tag });
     }
     let mut declared = Declared { tags: known, refused, ..Declared::default() };
+    note_available(connection, &declared)?;
     declared.set = set(connection, &declared)?;
     declared.searches = searches(site, &mut declared)?;
     Ok(declared)
@@ -115,13 +128,27 @@ fn wrong(search: &Search, declared: &Declared) -> Option<String> {
     })
 }
 
-fn load(connection: &Connection) -> Result<HashMap<String, Kept>, StoreError> {
-    let mut query = connection.prepare("SELECT id, name, bit FROM tag")?;
-    let rows = query.query_map([], |row| {
-        let name: String = row.get(1)?;
-        Ok((tags::name::key(&name), Kept { id: row.get(0)?, bit: row.get(2)? }))
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+fn load(connection: &Connection) -> Result<AllKept, StoreError> {
+    let mut query = connection.prepare("SELECT id, name, bit, space FROM tag")?;
+    let mut rows = query.query([])?;
+    let mut kept = AllKept::new();
+    while let Some(row) = rows.next()? {
+        let (name, space): (String, Option<String>) = (row.get(1)?, row.get(3)?);
+        let space = space.map_or(Ok(Space::General), Space::try_from);
+        let space = space.map_err(|_| StoreError::Damaged("a tag is of a space that cannot be"))?;
+        kept.insert((space, tags::name::key(&name)), Kept { id: row.get(0)?, bit: row.get(2)? });
+    }
+    Ok(kept)
+}
+
+/// Which tags jobs can have now.
+fn note_available(connection: &Connection, declared: &Declared) -> Result<(), StoreError> {
+    let ids = declared.tags.iter().filter(|known| known.tag.available);
+    let ids: Vec<String> = ids.map(|known| known.tag.declared.id.to_string()).collect();
+    let is_one = format!("id IN ({})", ids.join(", "));
+    let sql =
+        format!("UPDATE tag SET is_available = ({is_one}) WHERE is_available IS DISTINCT FROM ({is_one})");
+    Ok(connection.execute_batch(&sql)?)
 }
 
 /// Those that the batch system told, and those of jobs that came without it.
@@ -137,7 +164,7 @@ fn partitions(connection: &Connection) -> Result<Vec<String>, StoreError> {
 fn of_partitions(
     partitions: &[String],
     others: &[Declaration],
-    kept: &HashMap<String, Kept>,
+    kept: &AllKept,
     refused: &mut Vec<String>,
 ) -> Vec<Declaration> {
     let mut taken: HashMap<String, String> = others
@@ -145,7 +172,8 @@ fn of_partitions(
         .flat_map(|tag| std::iter::once(&tag.name).chain(&tag.aliases))
         .map(|name| (name.key(), name.to_string()))
         .collect();
-    let mut next = kept.values().map(|kept| kept.id + 1).max().unwrap_or(0).max(SELF_DECLARED);
+    let mut next = SELF_DECLARED;
+    next = kept.values().map(|kept| kept.id + 1).filter(|id| *id <= own::FIRST).fold(next, u32::max);
     let mut tags = Vec::new();
     // A job that waits may be for several, and has one when it begins.
     for partition in partitions.iter().filter(|name| !name.contains(',')) {
@@ -160,7 +188,7 @@ fn of_partitions(
             refused.push(format!("partition `{partition}`: `{name}` means the same as `{other}`"));
             continue;
         }
-        let id = kept.get(&name.key()).map_or_else(
+        let id = kept.get(&(Space::General, name.key())).map_or_else(
             || {
                 next += 1;
                 next - 1
@@ -173,45 +201,37 @@ fn of_partitions(
 }
 
 fn of_partition(id: u32, name: Name, partition: &str) -> Declaration {
+    let description = format!("The job was in partition {partition}.");
     Declaration {
-        id,
-        name,
-        aliases: Vec::new(),
-        description: format!("The job was in partition {partition}."),
         criterion: Some(format!("partition = '{}'", partition.replace('\'', "''"))),
-        parameters: BTreeMap::new(),
-        comments: String::new(),
-        available: true,
-        group: "partition".into(),
-        priority: 0,
-        criticality: tags::Level::default(),
-        confidence: tags::Level::highest(),
-        supposition: String::new(),
-        recommendation: String::new(),
+        ..Declaration::new(id, name, "partition", description).by("Jobglass")
     }
 }
 
 /// Remembers the tag and its bit.
 fn keep(
     connection: &Connection,
-    kept: &mut HashMap<String, Kept>,
+    kept: &mut AllKept,
     tag: &Tag,
     bit: Option<u32>,
     now: i64,
 ) -> Result<(), StoreError> {
-    let (id, name) = (tag.declared.id, &tag.declared.name);
-    match kept.insert(name.key(), Kept { id, bit }) {
-        Some(before) if before.bit == bit && before.id == id => Ok(()),
+    let Declaration { id, name, space, .. } = &tag.declared;
+    let written = (*space != Space::General).then(|| space.to_string());
+    match kept.insert((space.clone(), name.key()), Kept { id: *id, bit }) {
+        Some(before) if before.bit == bit && before.id == *id => Ok(()),
         Some(_) => {
             connection.execute(
-                "UPDATE tag SET bit = coalesce(bit, ?), id = ? WHERE name = ?",
-                params![bit, id, name.as_str()],
+                "UPDATE tag SET bit = coalesce(bit, ?), id = ? WHERE name = ? AND space IS NOT DISTINCT FROM ?",
+                params![bit, id, name.as_str(), written],
             )?;
             Ok(())
         }
         None => {
-            connection
-                .execute("INSERT INTO tag VALUES (?, ?, ?, ?)", params![id, name.as_str(), bit, now])?;
+            connection.execute(
+                "INSERT INTO tag VALUES (?, ?, ?, ?, ?, NULL)",
+                params![id, name.as_str(), bit, now, written],
+            )?;
             Ok(())
         }
     }

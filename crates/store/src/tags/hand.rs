@@ -2,12 +2,15 @@
 //! or taken back; a rule never changes it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use duckdb::{Connection, OptionalExt, params};
+use tags::{Declaration, Space};
 
 use super::due::ids_due;
 use super::{Declared, Known, TAGS};
 use crate::StoreError;
+use crate::people::People;
 use crate::write::{Writer, now_ns};
 
 /// What somebody says of a job.
@@ -30,6 +33,7 @@ pub struct Assignment {
 pub(crate) struct Wish {
     pub id: u64,
     pub by: String,
+    pub project: Option<String>,
     pub tags: Vec<String>,
 }
 
@@ -38,14 +42,15 @@ const MARK: &str = "tag:";
 
 impl Wish {
     /// `None` if the comment wishes nothing.
-    pub fn of(id: u64, user: &str, comment: &[u8]) -> Option<Wish> {
+    pub fn of(id: u64, user: &str, project: Option<&str>, comment: &[u8]) -> Option<Wish> {
         let comment = String::from_utf8_lossy(comment);
         let tags: Vec<String> = comment
             .split([';', '\n'])
             .filter_map(|part| part.trim().strip_prefix(MARK))
             .map(|name| name.trim().to_owned())
             .collect();
-        (!tags.is_empty()).then(|| Wish { id, by: user.to_owned(), tags })
+        let project = project.map(str::to_owned);
+        (!tags.is_empty()).then(|| Wish { id, by: user.to_owned(), project, tags })
     }
 }
 
@@ -109,24 +114,25 @@ fn assign(
 }
 
 /// What was wished at submission, once: told again, it does not bring back what somebody has taken off. The caller has a transaction.
-pub(crate) fn wish(connection: &Connection, declared: &Declared, wishes: &[Wish]) -> Result<(), StoreError> {
+pub(crate) fn wish(
+    connection: &Connection,
+    declared: &Arc<Declared>,
+    people: &People,
+    wishes: &[Wish],
+) -> Result<(), StoreError> {
     let now = now_ns();
-    for Wish { id, by, tags } in wishes {
+    for Wish { id, by, project, tags } in wishes {
+        let declared = declared.seen_by(&people.sight(by));
         for name in tags {
-            match wished(declared, name) {
-                Ok(known) => {
+            let known = wished(&declared, name);
+            match known.and_then(|known| Ok((known, on_job(known, project.as_deref())?))) {
+                Ok((known, is_personal)) => {
                     let tag = known.tag.declared.id;
                     let sql =
                         "SELECT EXISTS (SELECT 1 FROM assignment WHERE id = ? AND tag = ? AND at_submission)";
                     let is_known: bool = connection.query_row(sql, params![id, tag], |row| row.get(0))?;
-                    let said = Assignment {
-                        id: *id,
-                        tag,
-                        is_set: true,
-                        is_personal: false,
-                        by: by.clone(),
-                        reason: None,
-                    };
+                    let said =
+                        Assignment { id: *id, tag, is_set: true, is_personal, by: by.clone(), reason: None };
                     if !is_known {
                         assign(connection, &said, true, now)?;
                     }
@@ -150,6 +156,17 @@ pub fn wished<'a>(declared: &'a Declared, name: &str) -> Result<&'a Known, Strin
         Some(known) if known.tag.available => Ok(known),
         Some(_) => Err(format!("the tag `{name}` is not available here")),
         None => Err(format!("there is no tag `{name}`: see jobglass tags list")),
+    }
+}
+
+/// Whether a tag that is set on a job of this project is seen by oneself only, or why it cannot be set there.
+pub fn on_job(known: &Known, project: Option<&str>) -> Result<bool, String> {
+    let Declaration { name, space, .. } = &known.tag.declared;
+    match space {
+        Space::General => Ok(false),
+        Space::Personal(_) => Ok(true),
+        Space::Project(own) if project == Some(own) => Ok(false),
+        Space::Project(own) => Err(format!("`{name}` is for jobs of project {own} only")),
     }
 }
 
@@ -202,11 +219,11 @@ mod tests {
             ("see ticket 7; tag: a ; tag:b\ntag:c", &["a", "b", "c"]),
             ("tag:", &[""]),
         ] {
-            let wish = Wish::of(1, "anna", comment.as_bytes()).unwrap();
+            let wish = Wish::of(1, "anna", None, comment.as_bytes()).unwrap();
             assert_eq!(wish.tags, tags, "{comment}");
         }
         for comment in ["", "price tag:7", "my comment"] {
-            assert_eq!(Wish::of(1, "anna", comment.as_bytes()), None, "{comment}");
+            assert_eq!(Wish::of(1, "anna", None, comment.as_bytes()), None, "{comment}");
         }
     }
 }

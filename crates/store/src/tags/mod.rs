@@ -4,7 +4,7 @@
 //! * `judge` is all criteria as one query over some jobs; `software` answers what they ask about programs and libraries.
 //! * `hand` is what people say of jobs.
 //! * `on_software` puts tags on programs and libraries.
-//! * `proposals` are tags that people wish to have.
+//! * `proposals` are tags that people wish to have; `own` those that they declare for a project or for themselves.
 //! * `due` judges jobs that were just told, `run` the whole collection.
 //!
 //! Which jobs have a tag is a bit of their rows: see `docs/decisions/0022`.
@@ -14,6 +14,7 @@ mod due;
 mod hand;
 mod judge;
 mod on_software;
+mod own;
 mod proposals;
 mod run;
 mod software;
@@ -23,12 +24,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tags::{Search, Tag};
 
+use crate::sight::Sight;
+
 pub use due::Judged;
 pub(crate) use due::{DUE, ids_due, named_due};
-pub use hand::{Assignment, wished};
+pub use hand::{Assignment, on_job, wished};
 pub(crate) use hand::{Wish, wish};
 pub use judge::counting;
 pub use on_software::{Kind, Software};
+pub use own::is_own;
 pub use proposals::{Decision, Proposed};
 pub(crate) use run::load as load_run;
 pub use run::{PIECE, Run};
@@ -76,8 +80,26 @@ pub struct Declared {
 }
 
 impl Declared {
+    /// Of those that have a name in several spaces, one's own.
     pub fn named(&self, typed: &str) -> Option<&Known> {
-        self.tags.iter().find(|known| known.tag.is_called(typed))
+        let called = self.tags.iter().filter(|known| known.tag.is_called(typed));
+        called.max_by_key(|known| &known.tag.declared.space)
+    }
+
+    /// Without those that somebody does not see.
+    pub fn seen_by(self: &Arc<Self>, sight: &Sight) -> Arc<Declared> {
+        let is_seen = |known: &&Known| sight.sees(&known.tag.declared.space);
+        if self.tags.iter().all(|known| is_seen(&known)) {
+            return self.clone();
+        }
+        let tags = self.tags.iter().filter(is_seen).cloned().collect();
+        Arc::new(Declared {
+            tags,
+            set: self.set,
+            refused: Vec::new(),
+            assigned: self.assigned.clone(),
+            searches: self.searches.clone(),
+        })
     }
 
     /// Those that are decided by a criterion now.

@@ -1,6 +1,6 @@
 //! Tags that people propose: an administrator approves them, as they are or edited, or rejects them, and all of it is kept.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use duckdb::{Connection, OptionalExt, params};
 use tags::{Declaration, Level, Name};
@@ -89,7 +89,7 @@ fn waiting(connection: &Connection, number: u64) -> Result<Option<Proposed>, Sto
 
 fn approve(connection: &Connection, number: u64, tag: &Proposed) -> Result<(), StoreError> {
     // A name that a tag has already would be left out when tags are declared: that is said now.
-    let mut taken = connection.prepare("SELECT name FROM tag")?;
+    let mut taken = connection.prepare("SELECT name FROM tag WHERE space IS NULL")?;
     let taken = taken.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
     let key = tags::name::key(&tag.name);
     if let Some(other) = taken.iter().find(|name| tags::name::key(name) == key) {
@@ -112,20 +112,21 @@ pub(super) fn approved(
 ) -> Result<Vec<Declaration>, StoreError> {
     let taken: HashSet<String> =
         others.iter().flat_map(|tag| std::iter::once(&tag.name).chain(&tag.aliases)).map(Name::key).collect();
-    let mut query =
-        connection.prepare("SELECT id, name, description, criterion FROM approved_tag ORDER BY id")?;
+    let sql = "SELECT a.id, a.name, a.description, a.criterion, p.\"by\" FROM approved_tag a \
+        LEFT JOIN proposal p ON p.number = a.proposal ORDER BY a.id";
+    let mut query = connection.prepare(sql)?;
     let rows = query.query_map([], |row| {
         let tag = Proposed { name: row.get(1)?, description: row.get(2)?, criterion: row.get(3)? };
-        Ok((row.get(0)?, tag))
+        Ok((row.get(0)?, tag, row.get(4)?))
     })?;
     let mut declarations = Vec::new();
     for row in rows {
-        let (id, tag): (u32, Proposed) = row?;
+        let (id, tag, by): (u32, Proposed, Option<String>) = row?;
         match declaration(id, tag) {
             Ok(tag) if taken.contains(&tag.name.key()) => {
                 refused.push(format!("proposed tag `{}`: another tag has its name now", tag.name));
             }
-            Ok(tag) => declarations.push(tag),
+            Ok(tag) => declarations.push(tag.by(by.as_deref().unwrap_or_default())),
             Err(why) => refused.push(format!("proposed tag {id}: {why}")),
         }
     }
@@ -133,20 +134,10 @@ pub(super) fn approved(
 }
 
 fn declaration(id: u32, tag: Proposed) -> Result<Declaration, String> {
+    let name = Name::try_from(tag.name).map_err(|error| error.to_string())?;
     Ok(Declaration {
-        id,
-        name: Name::try_from(tag.name).map_err(|error| error.to_string())?,
-        aliases: Vec::new(),
-        description: tag.description,
         criterion: tag.criterion,
-        parameters: BTreeMap::new(),
-        comments: String::new(),
-        available: true,
-        group: GROUP.into(),
-        priority: 0,
-        criticality: Level::default(),
         confidence: Level::default(),
-        supposition: String::new(),
-        recommendation: String::new(),
+        ..Declaration::new(id, name, GROUP, tag.description)
     })
 }

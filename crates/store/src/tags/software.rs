@@ -1,4 +1,4 @@
-//! What criteria ask about programs and libraries, answered for many jobs at once: asked of one job at a time, each question would go
+//! What criteria ask about programs, libraries and variables, answered for many jobs at once: asked of one job at a time, each question would go
 //! through all processes.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use duckdb::{Connection, params};
 
 use super::judge::{Jobs, Time};
 use crate::StoreError;
-use crate::query::jobs::OF_JOB;
+use crate::query::jobs::{OF_JOB, variables};
 
 /// The questions of all criteria, each once.
 pub(super) struct Answers {
@@ -47,31 +47,48 @@ impl Answers {
     pub fn sql(&self, jobs: &Jobs, time: Time) -> Answered {
         let Time { from_ns, until_ns } = time;
         let (mut fits, mut columns) = (Vec::new(), Vec::new());
-        let (mut of_lists, mut of_programs) = (Vec::new(), Vec::new());
+        let mut had = Vec::new();
+        let (mut of_lists, mut of_variables, mut of_programs) = (Vec::new(), Vec::new(), Vec::new());
         for (at, question) in self.questions.values().enumerate() {
-            if question.predicate == "runs" {
-                let fit = fit(PROGRAM, question, &mut of_programs);
-                columns.push(format!("coalesce(bool_or({fit}), false) AS q{at}"));
-            } else {
-                let fit = fit(OBJECT, question, &mut of_lists);
-                fits.push(format!("bool_or({fit}) AS u{at}"));
-                columns.push(format!("coalesce(bool_or(a.u{at} OR b.u{at}), false) AS q{at}"));
+            match question.predicate {
+                "runs" => {
+                    let fit = fit(PROGRAM, question, &mut of_programs);
+                    columns.push(format!("coalesce(bool_or({fit}), false) AS q{at}"));
+                }
+                "sets" => {
+                    of_variables.push(Sql::Text(like::of_glob(&question.pattern)));
+                    had.push(format!("bool_or(v.variable LIKE CAST(? AS VARCHAR) ESCAPE '\\') AS v{at}"));
+                    // Of programs whose variables are not known it is unknown.
+                    columns.push(format!("bool_or(CASE WHEN s.environment IS NOT NULL THEN coalesce(e.v{at}, false) END) AS q{at}"));
+                }
+                _ => {
+                    let fit = fit(OBJECT, question, &mut of_lists);
+                    fits.push(format!("bool_or({fit}) AS u{at}"));
+                    columns.push(format!("coalesce(bool_or(a.u{at} OR b.u{at}), false) AS q{at}"));
+                }
             }
         }
-        if fits.is_empty() {
-            fits.push("true AS u".into());
+        for asked in [&mut fits, &mut had] {
+            if asked.is_empty() {
+                asked.push("true AS nothing".into());
+            }
         }
         let text = format!(
-            "WITH s AS MATERIALIZED (SELECT DISTINCT c.rowid AS place, q.exe, q.exe_file, q.objects, q.late_objects \
+            "WITH s AS MATERIALIZED (SELECT DISTINCT c.rowid AS place, q.exe, q.exe_file, q.objects, q.late_objects, q.environment \
                FROM accounting c JOIN (SELECT * FROM process WHERE start_ns <= {until_ns} AND (end_ns >= {from_ns} OR end_ns IS NULL)) q \
                ON {OF_JOB} WHERE {}), \
              f AS MATERIALIZED (SELECT l.list, {} FROM object_list l JOIN object o ON o.id = l.object \
-               WHERE l.list IN (SELECT objects FROM s UNION SELECT late_objects FROM s) GROUP BY l.list) \
-             SELECT s.place, {} FROM s LEFT JOIN f a ON a.list = s.objects LEFT JOIN f b ON b.list = s.late_objects GROUP BY s.place",
+               WHERE l.list IN (SELECT objects FROM s UNION SELECT late_objects FROM s) GROUP BY l.list), \
+             e AS MATERIALIZED (SELECT v.id, {} FROM {} v GROUP BY v.id) \
+             SELECT s.place, {} FROM s LEFT JOIN f a ON a.list = s.objects LEFT JOIN f b ON b.list = s.late_objects \
+               LEFT JOIN e ON e.id = s.environment GROUP BY s.place",
             jobs.condition,
             fits.join(", "),
+            had.join(", "),
+            variables("SELECT environment FROM s"),
             columns.join(", ")
         );
+        of_lists.extend(of_variables);
         of_lists.extend(of_programs);
         Answered { text, values: of_lists }
     }

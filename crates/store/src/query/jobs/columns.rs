@@ -10,7 +10,9 @@ use record::metric::{Kind, Metric, Of, Unit as Counted};
 
 use super::elsewhere::or_elsewhere;
 use super::software;
+use super::tagged::SET;
 use crate::job_rows::{CHARACTERISTICS, last_name, metrics, shares};
+use crate::tags::TAGS;
 
 /// One column.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub struct JobColumn {
     pub(in crate::query) sql: String,
     /// The whole numbers it comes from, and how many make one.
     whole: Option<(String, f64)>,
+    /// Too much work for more than the jobs of a page: no condition may name it, and none are sorted by it.
+    pub is_only_shown: bool,
 }
 
 impl JobColumn {
@@ -44,6 +48,7 @@ impl JobColumn {
             meaning: meaning.into(),
             sql: sql.into(),
             whole: None,
+            is_only_shown: false,
         }
     }
 
@@ -91,6 +96,7 @@ impl Columns {
         let mut all = accounted();
         all.extend(used());
         all.extend(of_site());
+        all.push(tags());
         all.extend(metrics().flat_map(of_metric));
         for column in own.iter().flat_map(|(metric, unit)| of_others(metric, unit.as_deref())) {
             let is_free = |of: &JobColumn| of.name != column.name && of.alias != Some(&column.name);
@@ -102,7 +108,8 @@ impl Columns {
             let own = (of.alias != Some("ended")).then(|| of.name.clone());
             own.into_iter().chain(of.alias.map(str::to_owned)).collect::<Vec<_>>()
         };
-        let catalogue = all.iter().flat_map(|of| names(of).into_iter().map(|name| catalogued(of, &name)));
+        let catalogue = all.iter().filter(|of| !of.is_only_shown);
+        let catalogue = catalogue.flat_map(|of| names(of).into_iter().map(|name| catalogued(of, &name)));
         let mut catalogue = Catalogue::new(catalogue);
         for predicate in software::predicates() {
             catalogue = catalogue.and_then(|catalogue| catalogue.with(predicate));
@@ -207,6 +214,19 @@ fn placed(what: &str) -> String {
     format!(
         "(SELECT string_agg(h.host || ':' || h.{what}, ' ' ORDER BY h.host) FROM accounting_node h WHERE h.id = c.id)"
     )
+}
+
+/// The tags that whoever asks sees on it. Conditions are made of which tags a job has, not of the text: see `Tagged`.
+fn tags() -> JobColumn {
+    let words = TAGS.iter().enumerate().map(|(at, word)| format!("WHEN {at} THEN c.{word}"));
+    let sql = format!(
+        "(SELECT string_agg(g.name, ', ' ORDER BY g.name) FROM tag g WHERE g.is_available AND \
+           ((CASE g.bit // 64 {} END >> (g.bit % 64)::UBIGINT) & 1::UBIGINT = 1 \
+            OR g.id IN (SELECT h.tag FROM assignment h WHERE h.id = c.id AND {SET})))",
+        words.collect::<Vec<_>>().join(" ")
+    );
+    let meaning = "the tags it has, as far as you see them: --all, --any and --none find jobs by them";
+    JobColumn { is_only_shown: true, ..JobColumn::new("tags", Type::Text, meaning, &sql) }
 }
 
 /// What the batch system says.
@@ -548,6 +568,7 @@ mod tests {
         assert_eq!(column("Ended").map(|column| &*column.name), Some("end"));
         assert_eq!(column("gpu_util_avg").map(|column| column.unit()), Some("%"));
         assert!(catalogue.get("end").is_none() && catalogue.get("ended").is_some());
+        assert!(column("tags").is_some() && catalogue.get("tags").is_none());
         assert!(catalogue.columns().count() > all.len());
     }
 

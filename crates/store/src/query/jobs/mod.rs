@@ -20,7 +20,7 @@ pub use columns::{Columns, FIXED, JobColumn, USUAL, column};
 pub use found::Found;
 pub(super) use found::value;
 pub use group::JobsBy;
-pub(crate) use software::OF_JOB;
+pub(crate) use software::{OF_JOB, variables};
 pub use tagged::{Origin, Tagged, Wanted};
 
 /// Which jobs are asked for; what is absent does not matter.

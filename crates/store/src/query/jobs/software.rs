@@ -1,5 +1,5 @@
-//! What conditions may ask about the programs of a job and the libraries they loaded. Of a job none of whose programs was seen
-//! nobody knows; one that is seen to run something else does not run this.
+//! What conditions may ask about the programs of a job, the libraries they loaded and the variables they had. Of a job none of whose
+//! programs was seen nobody knows; one that is seen to run something else does not run this.
 
 use condition::Predicate;
 
@@ -15,7 +15,14 @@ pub(crate) const OF_JOB: &str = concat!(
 /// The pattern, which is needed more than once.
 const PATTERN: &str = "(SELECT CAST(? AS VARCHAR) AS pattern) w";
 
-pub(super) fn predicates() -> [Predicate; 2] {
+/// Each variable of these environments, as `NAME=value`.
+pub(crate) fn variables(ids: &str) -> String {
+    format!(
+        "(SELECT id, unnest(from_json(variables, '[\"VARCHAR\"]')) AS variable FROM environment WHERE id IN ({ids}))"
+    )
+}
+
+pub(super) fn predicates() -> [Predicate; 3] {
     let known = |sql: String| {
         format!("(CASE WHEN EXISTS (SELECT 1 FROM process q WHERE {OF_JOB}) THEN EXISTS ({sql}) END)")
     };
@@ -37,6 +44,15 @@ pub(super) fn predicates() -> [Predicate; 2] {
                 "SELECT 1 FROM process q, {PATTERN} WHERE {OF_JOB} AND {}",
                 fits("parse_filename(q.exe)", "q.exe", "NULL", "q.exe_file")
             )),
+        },
+        Predicate {
+            name: "sets",
+            meaning: "whether a program of the job had a variable like this, of those that are kept: sets('OMP_NUM_THREADS=1'), sets('NCCL_DEBUG=*')",
+            sql: format!(
+                "(CASE WHEN EXISTS (SELECT 1 FROM process q WHERE {OF_JOB} AND q.environment IS NOT NULL) THEN EXISTS ( \
+                   SELECT 1 FROM {} v, {PATTERN} WHERE v.variable LIKE w.pattern ESCAPE '\\') END)",
+                variables(&format!("SELECT q.environment FROM process q WHERE {OF_JOB}"))
+            ),
         },
     ]
 }

@@ -53,6 +53,13 @@ impl TagsBy {
     }
 }
 
+/// Since when a tag is declared, and since when with the criterion that it has.
+#[derive(Debug, Clone, Copy, Default)]
+struct Dates {
+    since_ns: Option<i64>,
+    changed_ns: Option<i64>,
+}
+
 /// Jobs and their processor time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
@@ -97,7 +104,24 @@ impl Snapshot<'_> {
         let combinations = self.rows(&sql, &[], |row| Ok((bits(row, 0)?, sum(row, TAGS.len())?)))?;
         let assigned = self.assigned(&Which::default(), "NULL::VARCHAR")?;
         let all: u64 = combinations.iter().map(|(_, sum)| sum.jobs).sum();
-        Ok(declared.tags.iter().map(|known| described(known, &combinations, &assigned, all)).collect())
+        let dates = self.dates()?;
+        let row = |known: &Known| {
+            let mut row = described(known, &combinations, &assigned, all);
+            let Dates { since_ns, changed_ns } =
+                dates.get(&known.tag.declared.id).copied().unwrap_or_default();
+            row.extend([("since".to_owned(), time(since_ns)), ("changed".to_owned(), time(changed_ns))]);
+            row
+        };
+        Ok(declared.tags.iter().map(row).collect())
+    }
+
+    /// By tag.
+    fn dates(&self) -> Result<HashMap<u32, Dates>, StoreError> {
+        let sql = "SELECT t.id, min(t.since_ns), max(v.since_ns) FROM tag t LEFT JOIN tag_version v ON v.tag = t.id GROUP BY t.id";
+        let rows = self.rows(sql, &[], |row| {
+            Ok((row.get(0)?, Dates { since_ns: row.get(1)?, changed_ns: row.get(2)? }))
+        })?;
+        Ok(rows.into_iter().collect())
     }
 
     fn count_tags(&self, which: &Which, by: TagsBy, declared: &Declared) -> Result<Rows, StoreError> {
@@ -181,6 +205,8 @@ fn described(
         ("id", json!(declared.id)),
         ("tag", json!(declared.name.as_str())),
         ("aliases", json!(declared.aliases.iter().map(|name| name.as_str()).collect::<Vec<_>>())),
+        ("space", json!(declared.space.to_string())),
+        ("author", json!(declared.author)),
         ("group", json!(declared.group)),
         ("priority", json!(declared.priority)),
         ("criticality", json!(declared.criticality.get())),
