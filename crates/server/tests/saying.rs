@@ -309,6 +309,8 @@ fn a_tag_of_a_space_is_not_there_for_others() {
         assert_eq!(is, status, "{user} {tag}: {text}");
     }
     assert!(!beside("otto").contains("my CHAPTER"));
+    let said = cluster.get("otto", "jobs/7/tags")["said"].to_string();
+    assert!(said.contains("my CHAPTER, which is no longer declared"), "{said}");
     assert_eq!(cluster.found("eve", "all=my%20CHAPTER"), Vec::<String>::new());
 }
 

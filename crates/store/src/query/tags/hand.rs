@@ -68,11 +68,12 @@ impl Snapshot<'_> {
 
     /// All that was said of a job, also what was taken back, in the order of time.
     pub(super) fn said(&self, id: u64, declared: &Declared) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let sql = "SELECT tag, is_set, is_personal, \"by\", at_submission, reason, at_ns, until_ns FROM assignment \
-                   WHERE id = ? ORDER BY at_ns, tag";
+        let sql = "SELECT h.tag, h.is_set, h.is_personal, h.\"by\", h.at_submission, h.reason, h.at_ns, h.until_ns, \
+                     coalesce(o.name, g.name) FROM assignment h LEFT JOIN own_tag o ON o.id = h.tag LEFT JOIN tag g ON g.id = h.tag \
+                   WHERE h.id = ? ORDER BY h.at_ns, h.tag";
         self.rows(sql, &[Sql::UBigInt(id)], |row| {
             Ok(object([
-                ("tag", json!(name(declared, row.get(0)?))),
+                ("tag", json!(name(declared, row.get(0)?, row.get(8)?))),
                 ("has", json!(row.get::<_, bool>(1)?)),
                 ("by", json!(row.get::<_, String>(3)?)),
                 ("at", time(row.get(6)?)),
@@ -86,10 +87,11 @@ impl Snapshot<'_> {
 
     /// Tags on software, also those that were taken off, in the order of time.
     fn software_tags(&self, declared: &Declared) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let sql = "SELECT tag, predicate, pattern, \"by\", reason, at_ns, until_ns FROM software_tag ORDER BY at_ns, pattern";
+        let sql = "SELECT h.tag, h.predicate, h.pattern, h.\"by\", h.reason, h.at_ns, h.until_ns, g.name \
+                   FROM software_tag h LEFT JOIN tag g ON g.id = h.tag ORDER BY h.at_ns, h.pattern";
         self.rows(sql, &[], |row| {
             Ok(object([
-                ("tag", json!(name(declared, row.get(0)?))),
+                ("tag", json!(name(declared, row.get(0)?, row.get(7)?))),
                 ("of", json!(if row.get::<_, String>(1)? == "runs" { "program" } else { "library" })),
                 ("pattern", json!(row.get::<_, String>(2)?)),
                 ("by", json!(row.get::<_, String>(3)?)),
@@ -109,10 +111,11 @@ impl Snapshot<'_> {
     }
 }
 
-fn name(declared: &Declared, tag: u32) -> String {
+/// As it is declared, or as it was.
+fn name(declared: &Declared, tag: u32, was: Option<String>) -> String {
     let known = declared.tags.iter().find(|known| known.tag.declared.id == tag);
     known.map_or_else(
-        || format!("tag {tag}, which is no longer declared"),
+        || format!("{}, which is no longer declared", was.unwrap_or_else(|| format!("tag {tag}"))),
         |known| known.tag.declared.name.to_string(),
     )
 }
