@@ -177,9 +177,15 @@ impl Receive {
             self.wait();
             self.gather();
             self.listen_to_silent();
+            let mut listened = Instant::now();
             while self.round() {
                 if !self.obey() {
                     return;
+                }
+                // A flood of others may go on for long; whoever was slow to speak is not waited for so long.
+                if listened.elapsed() >= GATHER {
+                    self.listen_to_silent();
+                    listened = Instant::now();
                 }
             }
         }
@@ -451,5 +457,75 @@ impl Bucket {
             self.tokens -= 1.0;
         }
         has_one
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::{channel, sync_channel};
+
+    use record::guest::Message;
+    use record::wire::{self, Writer, key, kind};
+    use sample::Proc;
+
+    use crate::files::HashLimits;
+
+    fn connect(path: &Path) -> OwnedFd {
+        let fd = net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        while net::connect(&fd, &SocketAddrUnix::new(path).unwrap()).is_err() {}
+        fd
+    }
+
+    fn message() -> Vec<u8> {
+        let mut buf = vec![0; 64];
+        let mut out = Writer::new(&mut buf);
+        out.open_map();
+        for (key, value) in [(key::VERSION, wire::VERSION), (key::KIND, kind::START), (key::TIME, 77)] {
+            out.uint(key);
+            out.uint(value);
+        }
+        out.end();
+        out.written().to_vec()
+    }
+
+    /// Its image would be finished without its words.
+    #[test]
+    fn whoever_was_slow_to_speak_is_heard_in_a_flood() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let (out, messages) = sync_channel(16);
+        let (commands, orders) = channel();
+        let command_wake = waker().unwrap();
+        let ends = Ends { out, wake: waker().unwrap(), commands: orders, command_wake: command_wake.clone() };
+        let limits = HashLimits { max_bytes: 1 << 20, bytes_per_second: 1 << 30 };
+        let files = Files::start(Proc::new(dir.path()), limits, Arc::default(), |_| {}).unwrap();
+        let names = Names { main: path.display().to_string(), container: None };
+        let rate = Rate { per_second: 1, burst: 100 };
+        let receive = Receive::open(names, Arc::default(), rate, ends, Arc::default(), files).unwrap();
+        let receiver = std::thread::spawn(move || receive.run());
+        // Taken before it has said anything.
+        let slow = connect(&path);
+        std::thread::park_timeout(Duration::from_millis(100));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let flood = |_| {
+            let (path, is_over) = (path.clone(), is_over.clone());
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = net::send(connect(&path), b"nothing", net::SendFlags::DONTWAIT);
+                }
+            })
+        };
+        let floods: Vec<_> = (0..4).map(flood).collect();
+        std::thread::park_timeout(Duration::from_millis(300));
+        net::send(&slow, &message(), net::SendFlags::empty()).unwrap();
+        let heard = messages.recv_timeout(Duration::from_secs(1));
+        is_over.store(true, Ordering::Relaxed);
+        floods.into_iter().for_each(|flood| flood.join().unwrap());
+        commands.send(Command::Stop).unwrap();
+        wake(&command_wake);
+        receiver.join().unwrap();
+        assert!(matches!(heard.unwrap().message, Message::Start(start) if start.time == 77));
     }
 }

@@ -314,6 +314,7 @@ fn why_a_job_has_a_tag_or_not() {
     };
     let limit = explain("job_time_limit TOO LONG", false);
     assert_eq!(limit["is_provisional"], false);
+    assert!(limit["judged"].as_str().is_some_and(|time| time.starts_with("20")), "{limit}");
     let limit = &limit["tags"][0];
     assert_eq!(limit["supposition"], "It ran for 1 h, with a limit of 1 d.");
     assert_eq!(limit["steps"][2]["text"], "elapsed < 10% * time_limit");

@@ -119,8 +119,13 @@ fn explain(args: &ExplainArgs) -> Result<bool> {
     println!("job {} of {}, {}", text(&answer["job_id"]), text(&answer["user"]), text(&answer["state"]));
     if answer["is_judged"] != true {
         println!("It was not judged yet.");
-    } else if answer["is_provisional"] == true {
-        println!("It runs: what is said of it is provisional.");
+    } else {
+        let provisional = if answer["is_provisional"] == true {
+            ": it runs, and what is said of it is provisional"
+        } else {
+            ""
+        };
+        println!("Judged {}{provisional}.", text(&answer["judged"]));
     }
     if let Some(coverage) = answer["coverage"].as_f64() {
         println!("Measured for {coverage:.0} % of its time.");

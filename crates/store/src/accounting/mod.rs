@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 pub use self::accounts::{Accounts, TOGETHER};
 use self::rows::Part;
 use crate::StoreError;
-use crate::tags::{DUE, RULES, TAGS, wish};
+use crate::tags::{DUE, JUDGED, RULES, TAGS, wish};
 use crate::write::{Writer, now_ns};
 
 /// What became of jobs that were told.
@@ -61,7 +61,7 @@ const TABLES: [&str; 3] = ["accounting", "accounting_step", "accounting_node"];
 const INCOMING: [&str; 3] = ["incoming_job", "incoming_step", "incoming_node"];
 
 /// What a text that a centre kept may not have, and another source has told: it stays known. All else is as it was told last.
-const STAYS: [&str; 31] = [
+const STAYS: [&str; 32] = [
     "sluid",
     "uid",
     "\"group\"",
@@ -94,6 +94,7 @@ const STAYS: [&str; 31] = [
     TAGS[2],
     TAGS[3],
     RULES,
+    JUDGED,
 ];
 
 impl Writer {
@@ -319,7 +320,7 @@ mod tests {
         let made = |batch: rows::Columns| -> Vec<String> {
             batch.unwrap().schema().fields().iter().map(|field| field.name().clone()).collect()
         };
-        let decided: Vec<&str> = TAGS.into_iter().chain([RULES]).collect();
+        let decided: Vec<&str> = TAGS.into_iter().chain([RULES, JUDGED]).collect();
         for (table, batch) in TABLES.into_iter().zip([rows::jobs, rows::steps, rows::nodes]) {
             let mut told = columns(table);
             told.retain(|name| table != TABLES[0] || !decided.contains(&&**name));

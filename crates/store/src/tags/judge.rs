@@ -4,9 +4,10 @@ use condition::Condition;
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, params_from_iter};
 
-use super::{Declared, RULES, Rule, TAGS, declare, hand, software};
+use super::{Declared, JUDGED, RULES, Rule, TAGS, declare, hand, software};
 use crate::StoreError;
 use crate::query::jobs::{Which, bound, plain};
+use crate::write::now_ns;
 
 /// The jobs that are judged together.
 pub(super) struct Jobs {
@@ -51,7 +52,8 @@ pub(super) fn judge(
         },
     };
     let sql = format!(
-        "UPDATE accounting SET {set} FROM ({}) s WHERE accounting.rowid = s.place{which}",
+        "UPDATE accounting SET {set}, {JUDGED} = {} FROM ({}) s WHERE accounting.rowid = s.place{which}",
+        now_ns(),
         query.text
     );
     let judged = connection.execute(&numbered(&sql), params_from_iter(query.values))? as u64;

@@ -41,6 +41,8 @@ pub use run::{PIECE, Run};
 pub(crate) const TAGS: [&str; 4] = ["tags0", "tags1", "tags2", "tags3"];
 /// The column of the set of rules that decided.
 pub(crate) const RULES: &str = "rules";
+/// The column of when that was.
+pub(crate) const JUDGED: &str = "judged_ns";
 const BITS: u32 = 64 * TAGS.len() as u32;
 
 /// A tag that is declared.

@@ -29,6 +29,7 @@ struct Decided {
     name: Map<String, Value>,
     bits: Bits,
     rules: Option<u32>,
+    judged_ns: Option<i64>,
     has_ended: bool,
 }
 
@@ -100,6 +101,7 @@ impl Snapshot<'_> {
         answer.insert("is_judged".into(), json!(decided.rules.is_some()));
         answer.insert("is_provisional".into(), json!(!decided.has_ended));
         answer.insert("rules".into(), json!(decided.rules));
+        answer.insert("judged".into(), time(decided.judged_ns));
         let coverage = FIXED.catalogue.get("coverage").map(|column| row.value(column));
         answer.insert("coverage".into(), coverage.map_or(Value::Null, |value| plain_value(&value)));
         answer.insert("tags".into(), json!(tags));
@@ -117,7 +119,7 @@ impl Snapshot<'_> {
 
     fn decided(&self, id: u64) -> Result<Decided, StoreError> {
         let sql = format!(
-            "SELECT {}, c.rules, c.end_ns IS NOT NULL, c.cluster, c.job, c.shown, c.\"user\", c.state FROM accounting c \
+            "SELECT {}, c.rules, c.end_ns IS NOT NULL, c.cluster, c.job, c.shown, c.\"user\", c.state, c.judged_ns FROM accounting c \
              WHERE c.id = {id}",
             tagged::words()
         );
@@ -131,7 +133,8 @@ impl Snapshot<'_> {
                 ("user", json!(text(at + 5)?)),
                 ("state", json!(text(at + 6)?)),
             ]);
-            Ok(Decided { id, name, bits: bits(row, 0)?, rules: row.get(at)?, has_ended: row.get(at + 1)? })
+            let (rules, judged_ns) = (row.get(at)?, row.get(at + 7)?);
+            Ok(Decided { id, name, bits: bits(row, 0)?, rules, judged_ns, has_ended: row.get(at + 1)? })
         })?;
         found.into_iter().next().ok_or(StoreError::Damaged("a job has an account and no row"))
     }
