@@ -259,12 +259,17 @@ impl Draft {
         let about = self.about.borrow();
         let is_heard = about.from_guest || self.forked_from.is_some() && self.key.exec == 0;
         let is_charged = self.ended_by != EndedBy::Exec || self.heard_next;
+        is_heard && is_charged && self.is_resolved(files)
+    }
+
+    /// Whether all objects that it is known to have loaded were looked at.
+    pub fn is_resolved(&self, files: &Files) -> bool {
+        let about = self.about.borrow();
         let is_resolved = match &about.objects {
             Objects::Unknown => true,
             Objects::Told { key, .. } | Objects::Mapped { key, .. } => files.resolved(*key).is_some(),
         };
-        let is_late_resolved = about.late.as_ref().is_none_or(|(_, key)| files.resolved(*key).is_some());
-        is_heard && is_charged && is_resolved && is_late_resolved
+        is_resolved && about.late.as_ref().is_none_or(|(_, key)| files.resolved(*key).is_some())
     }
 
     /// Makes the record; `None` if a rule says that there is none.

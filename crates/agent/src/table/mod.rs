@@ -45,7 +45,8 @@ use usage::{Base, Sum};
 
 /// An image that has ended waits this long for what is still on its way.
 const GRACE_NS: u64 = 500_000_000;
-/// And one whose guest should have spoken this long: while others flood the sockets, hearing it takes its time.
+/// And this long one whose guest should have spoken, or whose objects are still being looked at: while others flood the sockets, or on a
+/// node with more work than processors, that takes its time.
 const HEARING_NS: u64 = 1_500_000_000;
 /// A forked copy that executes a program within this time is not an image of its own.
 const FORK_IMAGE_NS: u64 = 1_000_000_000;
@@ -335,7 +336,8 @@ impl Table {
         let mut waiting = VecDeque::with_capacity(self.waiting.len());
         for mut draft in self.waiting.drain(..) {
             let waited = now.saturating_sub(draft.ended_at);
-            let is_late = waited >= grace && (grace == 0 || waited >= HEARING_NS || !draft.expects_guest());
+            let is_awaited = || draft.expects_guest() || !draft.is_resolved(&self.around.files);
+            let is_late = waited >= grace && (grace == 0 || waited >= HEARING_NS || !is_awaited());
             if is_late || draft.is_complete(&self.around.files) {
                 self.cluster = self.cluster.take().or_else(|| draft.cluster());
                 finished.extend(draft.finish(&self.around, self.jobs_are_told, self.cluster.as_deref()));
