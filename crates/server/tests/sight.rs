@@ -88,6 +88,7 @@ fn questions() -> Vec<String> {
     for by in ["cluster", "user", "project", "partition", "state", "day", "hour", "weekday"] {
         all.push(format!("/api/v1/jobs?group_by={by}"));
     }
+    all.push("/api/v1/jobs?columns=job,tags".to_owned());
     for column in ["user", "project", "name", "comment", "zoras_metric_avg", "work_dir", "cpu_avg"] {
         all.push(format!("/api/v1/jobs?sort=-{column}&columns=job,{column}"));
         all.push(format!("/api/v1/jobs?count=true&where={column}%20is%20not%20null"));
@@ -98,6 +99,7 @@ fn questions() -> Vec<String> {
         "name like 'z*' or true",
         "uses('libzora*')",
         "runs('zora*')",
+        "sets('SECRET_OF=*')",
         "zoras_metric_avg > 0",
     ] {
         all.push(format!("/api/v1/jobs?where={}", condition.replace(' ', "%20").replace('>', "%3E")));
@@ -122,6 +124,21 @@ fn without_question(text: &str, path: &str) -> String {
 #[test]
 fn nobody_sees_the_jobs_of_others_through_any_question() {
     let cluster = Cluster::start(SITE, &[]);
+    // What she has said to herself and to her project.
+    for (user, path, body) in [
+        (
+            "ada",
+            "tags",
+            r#"{"name": "Zora ANIMAL", "description": "It is one of Zora's.", "project": "zoology-zora"}"#,
+        ),
+        ("zora", "tags", r#"{"name": "Zora OWN", "description": "For Zora."}"#),
+        ("zora", "searches", r#"{"name": "zoras", "where": "cores > 0"}"#),
+        ("zora", "jobs/424242/tags?tag=Zora%20OWN&has=true", ""),
+        ("ada", "jobs/424242/tags?tag=Zora%20ANIMAL&has=true", ""),
+    ] {
+        let (status, text) = cluster.change(user, "POST", path, body);
+        assert_eq!(status, 200, "{path}: {text}");
+    }
     let count = |user: &str| {
         let (_, text) = cluster.server.get("/api/v1/jobs?count=true", Some(&cluster.token_of(user))).unwrap();
         serde_json::from_str::<Value>(&text).unwrap()["count"].as_u64()
