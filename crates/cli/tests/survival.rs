@@ -211,7 +211,7 @@ fn check(case: &Case, pid: u32, rows: &[Row]) -> Result<Vec<Row>, String> {
 fn run(node: Node, mut cases: Vec<Case>) -> impl Fn(&str) -> Vec<Row> {
     let pids: Vec<u32> = cases.iter_mut().map(start).collect();
     // Files are looked at behind the programs' backs.
-    sleep_ms(3000);
+    sleep_ms(1500);
     let rows = node.stop();
     let outcomes: Vec<_> =
         cases.iter().zip(pids).map(|(case, pid)| (case.name, check(case, pid, &rows))).collect();
