@@ -24,8 +24,8 @@ pub use notes::{
 pub use searches::{ForgetArgs, SearchesCommand};
 pub use site::{SiteArgs, SiteOf};
 pub use tags::{
-    ApproveArgs, CountArgs, DeclareArgs, ExplainArgs, ListArgs, ProposalsArgs, ProposeArgs, RejectArgs,
-    RetireArgs, RunTagsArgs, SetArgs, SoftwareArgs, TagsCommand, TryArgs,
+    ApproveArgs, CountArgs, DeclareArgs, ExplainArgs, ListArgs, OpinionArgs, OpinionsArgs, ProposalsArgs,
+    ProposeArgs, RejectArgs, RetireArgs, RunTagsArgs, SetArgs, SoftwareArgs, TagsCommand, TryArgs,
 };
 
 /// What really runs on an HPC machine, and whether it was worth it.

@@ -63,7 +63,11 @@ fn searches_find_the_jobs_that_waste() {
         &["-p", "gpu"],
         "export SLURM_JOB_GPUS=0 SLURM_GPUS_ON_NODE=1\n/bin/sleep 15",
     );
-    let idle_disk = cluster.submit("jgbob", &["-p", "hdd"], "/bin/sleep 15");
+    let idle_disk = cluster.submit(
+        "jgbob",
+        &["-p", "hdd", "--comment=tag:job_behavior ITERATIVE; tag:no such tag"],
+        "/bin/sleep 15",
+    );
     let single = cluster.submit("jgalice", &["-p", "regular", "--exclusive", "-N1", "-w", "n1"], &work(15));
     let tested = cluster.submit("jgbob", &["-p", "test"], "/bin/sleep 5");
     for job in [&idle_gpu, &idle_disk, &single, &tested] {
@@ -97,6 +101,12 @@ fn searches_find_the_jobs_that_waste() {
         );
         eprintln!("{search}: {last:?}\n{}", explain(job));
     }
+    // What its owner said when it was submitted.
+    let said = ["jobs", "--all", "job_behavior ITERATIVE", "--tagged-by", "jgbob", "--all-time", "--json"];
+    let rows = watched.ask(&said);
+    assert_eq!(rows.iter().map(|row| row["job"].as_str().unwrap()).collect::<Vec<_>>(), [&*idle_disk]);
+    let explained = explain(&idle_disk);
+    assert!(explained.contains("at submission") && explained.contains("? no such tag"), "{explained}");
     assert_eq!(found(&watched, "idle-gpus"), [idle_gpu.as_str()]);
     assert_eq!(found(&watched, "idle-disks"), [idle_disk.as_str()]);
 }

@@ -21,6 +21,7 @@ use crate::jobs;
 use crate::measure;
 use crate::metrics::Metrics;
 use crate::notes;
+use crate::opinions;
 use crate::own_tags;
 use crate::proposals;
 use crate::rate::Rates;
@@ -93,6 +94,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/tags/count", get(tags::count))
         .route("/api/v1/tags/try", get(tags::trial))
         .route("/api/v1/tags/run", get(tags::last_run).post(tags::begin_run))
+        .route("/api/v1/jobs/{id}/opinions", post(opinions::opine))
+        .route("/api/v1/opinions", get(opinions::opinions))
         .route("/api/v1/tags/software", get(tags::software_tags).post(tags::tag_software))
         .route(
             "/api/v1/notes",

@@ -53,13 +53,8 @@ pub async fn assign(
 ) -> Result<Json<Value>, ApiError> {
     let Path(job) = id.map_err(|error| ApiError::BadRequest(error.body_text()))?;
     let Said { cluster, tag, has, reason, personal } = asked(query)?;
-    [Some(&job), cluster.as_ref(), reason.as_ref()]
-        .into_iter()
-        .flatten()
-        .try_for_each(|text| check_text(text))?;
-    if reason.as_ref().is_some_and(|text| text.len() > REASON_MAX) {
-        return Err(ApiError::BadRequest(format!("the reason is longer than {REASON_MAX} bytes")));
-    }
+    [Some(&job), cluster.as_ref()].into_iter().flatten().try_for_each(|text| check_text(text))?;
+    check_reason(reason.as_deref())?;
     let declared = app.readers.tags(&asker.sight);
     let known = wished(&declared, &tag).map_err(ApiError::BadRequest)?;
     let owned = owned(&app, &asker, &job, cluster).await?;
@@ -83,6 +78,15 @@ pub async fn assign(
     tracing::info!(job, tag = name, has, by = asker.name, "tag by hand");
     let is_new = write(&app, move |writer| writer.assign(&said)).await?;
     Ok(Json(json!({"job": job, "tag": name, "has": has, "is_new": is_new})))
+}
+
+/// Why somebody says something.
+pub fn check_reason(reason: Option<&str>) -> Result<(), ApiError> {
+    let Some(text) = reason else { return Ok(()) };
+    if text.len() > REASON_MAX {
+        return Err(ApiError::BadRequest(format!("the reason is longer than {REASON_MAX} bytes")));
+    }
+    check_text(text)
 }
 
 /// A job that whoever asks sees.

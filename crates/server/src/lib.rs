@@ -25,6 +25,7 @@ pub mod login;
 pub mod measure;
 pub mod metrics;
 pub mod notes;
+pub mod opinions;
 pub mod own_tags;
 pub mod proposals;
 pub mod rate;

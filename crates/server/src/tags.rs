@@ -19,6 +19,7 @@ use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::asker::{Admin, Asker, Support};
+use crate::assign::check_reason;
 use crate::error::ApiError;
 use crate::jobs::Jobs;
 use crate::read::{Asked, Rows, asked, check_text, nanos};
@@ -61,7 +62,8 @@ pub fn combined(
     })
 }
 
-fn known<'a>(declared: &'a Declared, name: &str) -> Result<&'a Known, ApiError> {
+/// By any of its names.
+pub fn known<'a>(declared: &'a Declared, name: &str) -> Result<&'a Known, ApiError> {
     let known = declared.named(name);
     known.ok_or_else(|| ApiError::BadRequest(format!("there is no tag `{name}`: see jobglass tags list")))
 }
@@ -302,7 +304,7 @@ pub async fn tag_software(
 ) -> Result<Json<Value>, ApiError> {
     let asked = asked(query)?;
     let (software, declared) = (asked.software()?, app.readers.tags(&asker.sight));
-    asked.reason.as_deref().map_or(Ok(()), check_text)?;
+    check_reason(asked.reason.as_deref())?;
     let known = wished(&declared, &asked.tag).map_err(ApiError::BadRequest)?;
     if known.tag.declared.space != Space::General {
         let space = &known.tag.declared.space;

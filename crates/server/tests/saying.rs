@@ -1,4 +1,4 @@
-//! What people say of jobs, to each other and to themselves: tags, notes, cases, proposals, searches; and who sees it.
+//! What people say of jobs, to each other and to themselves: tags, opinions, notes, cases, proposals, searches; and who sees it.
 
 mod common;
 
@@ -370,4 +370,81 @@ fn a_search_that_somebody_saves_is_theirs() {
     assert_eq!(cluster.change("ada", "DELETE", "searches/mine", "").0, 200);
     assert_eq!(cluster.change("ada", "DELETE", "searches/mine", "").0, 404);
     assert_eq!(cluster.found("otto", "search=mine"), ["7"]);
+}
+
+/// Whether a rule is right is for all who see the job to say; the tag stays, and hiding is for oneself.
+#[test]
+fn people_agree_disagree_and_hide() {
+    let cluster = Cluster::start(SITE, &[]);
+    let completed = "job_status%20COMPLETED";
+    assert!(until(|| cluster.found("ada", &format!("all={completed}")) == ["424242", "7"]));
+    for (user, job, tag, word, more, status, said) in [
+        ("otto", "7", completed, "disagree", "&reason=it%20failed", 200, "\"version\":1"),
+        ("pia", "7", completed, "agree", "", 200, "\"version\":1"),
+        ("pia", "7", completed, "disagree", "", 200, "\"version\":1"),
+        ("sven", "7", completed, "agree", "", 200, "\"version\":1"),
+        ("otto", "7", completed, "hide", "", 200, "\"version\":1"),
+        ("zora", "424242", completed, "agree", "&reason=for%20zora", 200, "\"version\":1"),
+        ("eve", "7", completed, "agree", "", 404, "no batch system told of job 7"),
+        (
+            "otto",
+            "7",
+            "job_status%20FAILED",
+            "agree",
+            "",
+            400,
+            "no rule has set `job_status FAILED` on job 7",
+        ),
+        ("otto", "7", "job_bug%20DEADLOCK", "agree", "", 400, "no rule has set"),
+        ("otto", "7", "no%20such", "agree", "", 400, "there is no tag `no such`"),
+        ("otto", "7", completed, "love", "", 400, "`love` is no opinion: there are agree, disagree, hide"),
+        ("otto", "7", completed, "agree", "&reason=%00", 400, "zero byte"),
+        ("pia", "7", completed, "agree", "&undo=true", 200, "\"taken_back\":false"),
+    ] {
+        let path = format!("jobs/{job}/opinions?tag={tag}&word={word}{more}");
+        let (is, text) = cluster.change(user, "POST", &path, "");
+        assert!(is == status && text.contains(said), "{user} {path}: {is} {text}");
+    }
+    let seen = |user: &str, which: &str| {
+        let rows = cluster.get(user, &format!("opinions?{which}"))["rows"].as_array().unwrap().clone();
+        let word = |row: &Value| format!("{} {}", row["by"].as_str().unwrap(), row["word"].as_str().unwrap());
+        let mut words: Vec<String> = rows.iter().map(word).collect();
+        words.sort();
+        words
+    };
+    let all = ["otto disagree", "pia disagree", "sven agree"];
+    for (user, which, expected) in [
+        ("otto", "", vec!["otto disagree", "otto hide", "pia disagree", "sven agree"]),
+        ("pia", "", all.to_vec()),
+        ("eve", "", vec![]),
+        ("zora", "", vec!["zora agree"]),
+        ("sven", "", [&all[..], &["zora agree"]].concat()),
+        ("ada", "", [&all[..], &["zora agree"]].concat()),
+        ("ada", "word=disagree", vec!["otto disagree", "pia disagree"]),
+        ("ada", "by=sven", vec!["sven agree"]),
+        ("ada", "tag=job_status%20FAILED", vec![]),
+    ] {
+        assert_eq!(seen(user, which), expected, "{user} {which}");
+    }
+    let counted = |user: &str| {
+        let rows = cluster.get(user, "tags")["rows"].as_array().unwrap().clone();
+        let row = rows.into_iter().find(|row| row["tag"] == "job_status COMPLETED").unwrap();
+        (row["agree"].as_u64().unwrap(), row["disagree"].as_u64().unwrap())
+    };
+    assert_eq!((counted("ada"), counted("otto"), counted("zora")), ((2, 2), (1, 2), (1, 0)));
+    // For him it is hidden, and nowhere gone.
+    let beside = |user: &str| {
+        let rows = cluster.get(user, "jobs?columns=job,tags&where=job%3D%277%27");
+        rows["rows"][0]["tags"].to_string().contains("job_status COMPLETED")
+    };
+    let is_hidden = |user: &str| {
+        let explained = cluster.get(user, &format!("jobs/7/tags?tag={completed}"));
+        (explained["tags"][0]["has"] == true, explained["tags"][0]["is_hidden"] == true)
+    };
+    assert_eq!((beside("otto"), beside("pia"), beside("ada")), (false, true, true));
+    assert_eq!((is_hidden("otto"), is_hidden("pia")), ((true, true), (true, false)));
+    assert_eq!(cluster.found("otto", &format!("all={completed}")), ["7"]);
+    let undo = format!("jobs/7/opinions?tag={completed}&word=hide&undo=true");
+    assert!(cluster.change("otto", "POST", &undo, "").1.contains("\"taken_back\":true"));
+    assert!(beside("otto"));
 }

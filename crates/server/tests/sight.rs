@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use common::Server;
-use common::cluster::{Cluster, SITE};
+use common::cluster::{Cluster, SITE, until};
 use serde_json::Value;
 
 /// Whatever belongs to Zora has one of these in it, and nothing else has.
@@ -73,6 +73,10 @@ fn questions() -> Vec<String> {
         "cases?job=424242",
         "cases?text=called",
         "cases?open=true",
+        "opinions",
+        "opinions?by=zora",
+        "opinions?word=agree",
+        "opinions?tag=job_status%20COMPLETED",
     ]
     .map(|path| format!("/api/v1/{path}"))
     .into();
@@ -139,6 +143,10 @@ fn nobody_sees_the_jobs_of_others_through_any_question() {
         let (status, text) = cluster.change(user, "POST", path, body);
         assert_eq!(status, 200, "{path}: {text}");
     }
+    let completed = "job_status%20COMPLETED";
+    assert!(until(|| !cluster.found("zora", &format!("all={completed}")).is_empty()));
+    let opinion = format!("jobs/424242/opinions?tag={completed}&word=agree&reason=Zora%20says%20so");
+    assert_eq!(cluster.change("zora", "POST", &opinion, "").0, 200);
     let count = |user: &str| {
         let (_, text) = cluster.server.get("/api/v1/jobs?count=true", Some(&cluster.token_of(user))).unwrap();
         serde_json::from_str::<Value>(&text).unwrap()["count"].as_u64()

@@ -4,6 +4,7 @@
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, params};
 use serde::{Deserialize, Serialize};
+use tags::Space;
 
 use crate::upkeep::{COARSE, SAMPLES};
 use crate::write::Writer;
@@ -62,7 +63,7 @@ const OLD_COMMANDS_OF_USER: &str = "DELETE FROM command_coarse c USING job_coars
 
 /// What belongs to whom the job belongs, by the job's id: its steps, what it had on its nodes, what people
 /// said of it, and what others measured of it.
-const OF_JOBS: [(&str, &str); 7] = [
+const OF_JOBS: [(&str, &str); 8] = [
     ("accounting_step", "id"),
     ("accounting_node", "id"),
     ("assignment", "id"),
@@ -70,6 +71,7 @@ const OF_JOBS: [(&str, &str); 7] = [
     ("job_measure", "id"),
     ("measure", "job"),
     ("note", "id"),
+    ("opinion", "id"),
 ];
 
 /// What happened in cases about a user.
@@ -110,36 +112,7 @@ impl Writer {
     pub fn forget(&mut self, what: &Forget) -> Result<Forgotten, StoreError> {
         let transaction = self.connection.transaction()?;
         let processes = match what {
-            Forget::User(user) => {
-                let uid = user.parse::<u32>().map_or(Sql::Null, Sql::UInt);
-                transaction.execute(COMMANDS_OF_USER, params![user, uid])?;
-                transaction.execute(CARDS_OF_USER, params![user, uid])?;
-                transaction.execute(OLD_COMMANDS_OF_USER, params![user, uid])?;
-                transaction.execute(OLD_CARDS_OF_USER, params![user, uid])?;
-                transaction.execute("DELETE FROM job WHERE \"user\" = ?", params![user])?;
-                for (table, column) in OF_JOBS {
-                    let sql = format!("DELETE FROM {table} WHERE {column} IN ({JOBS_OF_USER})");
-                    transaction.execute(&sql, params![user, uid])?;
-                }
-                transaction.execute(ENTRIES_OF_USER, params![user])?;
-                for said in [
-                    "DELETE FROM contact WHERE \"user\" = ?",
-                    "DELETE FROM note WHERE \"by\" = ?",
-                    "DELETE FROM proposal WHERE \"by\" = ?",
-                ] {
-                    transaction.execute(said, params![user])?;
-                }
-                transaction.execute("DELETE FROM assignment WHERE \"by\" = ?", params![user])?;
-                transaction.execute("DELETE FROM site_association WHERE \"user\" = ?", params![user])?;
-                transaction
-                    .execute("DELETE FROM accounting WHERE \"user\" = ? OR uid = ?", params![user, uid])?;
-                for table in ["job_sample", "job_coarse"] {
-                    let of_user = format!("DELETE FROM {table} WHERE \"user\" = ? OR uid = ?");
-                    transaction.execute(&of_user, params![user, uid])?;
-                }
-                let of_user = "DELETE FROM process WHERE \"user\" = ? OR uid = ?";
-                transaction.execute(of_user, params![user, uid])?
-            }
+            Forget::User(user) => forget_user(&transaction, user)?,
             Forget::Before(time) => {
                 transaction.execute("DELETE FROM gap WHERE to_ns < ?", params![time])?;
                 for table in ["health", "node_hardware"] {
@@ -158,11 +131,44 @@ impl Writer {
             }
         }
         transaction.commit()?;
+        if matches!(what, Forget::User(_)) {
+            self.declare_tags()?;
+        }
         // Batches that were prepared before may leave out what has just been deleted.
         let epoch = self.catalogue().read().epoch + 1;
         self.load_shared(epoch)?;
         Ok(Forgotten { processes: processes as u64, shared: shared as u64 })
     }
+}
+
+/// Deletes what a user ran, what was said of it, and what the user said; how many rows of processes.
+fn forget_user(connection: &Connection, user: &str) -> Result<usize, StoreError> {
+    let uid = user.parse::<u32>().map_or(Sql::Null, Sql::UInt);
+    for of_user in [COMMANDS_OF_USER, CARDS_OF_USER, OLD_COMMANDS_OF_USER, OLD_CARDS_OF_USER] {
+        connection.execute(of_user, params![user, uid])?;
+    }
+    connection.execute("DELETE FROM job WHERE \"user\" = ?", params![user])?;
+    for (table, column) in OF_JOBS {
+        let sql = format!("DELETE FROM {table} WHERE {column} IN ({JOBS_OF_USER})");
+        connection.execute(&sql, params![user, uid])?;
+    }
+    connection.execute(ENTRIES_OF_USER, params![user])?;
+    for table in ["contact", "site_association"] {
+        connection.execute(&format!("DELETE FROM {table} WHERE \"user\" = ?"), params![user])?;
+    }
+    for table in ["note", "proposal", "assignment", "opinion", "saved_search"] {
+        connection.execute(&format!("DELETE FROM {table} WHERE \"by\" = ?"), params![user])?;
+    }
+    let own = Space::Personal(user.to_owned()).to_string();
+    for table in ["own_tag", "tag"] {
+        connection.execute(&format!("DELETE FROM {table} WHERE space = ?"), params![own])?;
+    }
+    for table in ["accounting", "job_sample", "job_coarse"] {
+        let of_user = format!("DELETE FROM {table} WHERE \"user\" = ? OR uid = ?");
+        connection.execute(&of_user, params![user, uid])?;
+    }
+    let of_user = "DELETE FROM process WHERE \"user\" = ? OR uid = ?";
+    Ok(connection.execute(of_user, params![user, uid])?)
 }
 
 /// Deletes what the tables have of the time before; how many rows.

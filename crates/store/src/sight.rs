@@ -61,6 +61,8 @@ enum Rows {
     Environments,
     /// What people said of jobs.
     Assignments,
+    /// What people think of what rules say.
+    Opinions,
     /// Notes on jobs and programs.
     Notes,
     /// Users who were contacted, because of a job or not.
@@ -116,6 +118,7 @@ const TABLES: &[(&str, Rows)] = &[
     ("site_partition", Rows::Nobodys),
     ("tag", Rows::Tags),
     ("own_tag", Rows::Tags),
+    ("opinion", Rows::Opinions),
     ("saved_search", Rows::Personal),
     ("tag_version", Rows::Nobodys),
     ("proposal", Rows::Proposals),
@@ -159,6 +162,7 @@ fn condition(rows: Rows, sight: &Sight) -> Option<String> {
     match rows {
         Rows::Assignments => return assignments(sight),
         Rows::Tags => return tags(sight),
+        Rows::Opinions => return opinions(sight),
         Rows::Personal => return Some(format!("t.\"by\" = {}", text(sight.user()?))),
         _ => {}
     }
@@ -167,7 +171,7 @@ fn condition(rows: Rows, sight: &Sight) -> Option<String> {
     let of_projects =
         (!projects.is_empty()).then(|| projects.iter().map(|name| text(name)).collect::<Vec<_>>().join(", "));
     Some(match rows {
-        Rows::Nobodys | Rows::Assignments | Rows::Tags | Rows::Personal => return None,
+        Rows::Nobodys | Rows::Assignments | Rows::Opinions | Rows::Tags | Rows::Personal => return None,
         Rows::Hidden => "false".to_owned(),
         Rows::Jobs => match of_projects {
             None => format!("t.\"user\" = {user}"),
@@ -217,6 +221,19 @@ fn assignments(sight: &Sight) -> Option<String> {
             "(NOT t.is_personal OR t.\"by\" = {own}) AND t.id IN (SELECT s.id FROM temp.main.accounting s)"
         ),
     })
+}
+
+/// Whether a rule is right is for all who see the job and the tag, whoever keeps the rules above all. What somebody does not want to be shown is
+/// their own affair.
+fn opinions(sight: &Sight) -> Option<String> {
+    let own = text(sight.user()?);
+    Some(format!(
+        "(t.word <> 'hide' OR t.\"by\" = {own}) AND t.tag IN (SELECT s.id FROM temp.main.tag s){}",
+        match sight {
+            Sight::Own { .. } => " AND t.id IN (SELECT s.id FROM temp.main.accounting s)",
+            _ => "",
+        }
+    ))
 }
 
 /// Tags of the spaces that somebody sees: see [`Sight::sees`].

@@ -4,7 +4,7 @@ use duckdb::Connection;
 use record::accounting::{Accounting, Exit, Placed, State, Step, TimeLimit, Tres, Usage};
 use record::bytes::Bytes;
 use record::measure::{Job, Measures, Point, Series, Told};
-use store::{Accounted, Accounts, Forget, Limits, Store, Writer};
+use store::{Accounted, Accounts, Filter, Forget, Limits, Store, Writer};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -75,6 +75,35 @@ fn each_job_is_there_once() {
     let whole = "SELECT count(*) FROM accounting WHERE gpus = 2 AND memory = 1073741824 AND cores = 4 AND is_unlimited \
                  AND allocated = 'mem=1073741824,gres/gpu:a100=2' AND total_cpu_ns = 7 AND name IS NULL";
     assert_eq!(number(&dir, whole), 4);
+}
+
+#[test]
+fn steps_are_shown_with_their_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let mut told = job("1", 10, Some(50));
+    told.steps[1] = Step {
+        name: Some(b"solver".as_slice().into()),
+        start: Some(20 * SECOND),
+        elapsed: Some(10 * SECOND),
+        state: Some(State::Failed),
+        exit: Some(Exit { code: Some(3), signal: Some(0) }),
+        cpus: Some(4),
+        used: Usage { total_cpu: Some(30 * SECOND), max_rss: Some(1 << 20), ..Usage::default() },
+        ..told.steps[1].clone()
+    };
+    account(&mut writer, &[told, job("2", 10, None)]);
+    let steps = |number: &str| {
+        let filter = Filter { job: Some(number.into()), ..Filter::default() };
+        let found = store.reader().unwrap().job(&filter, 0).unwrap().unwrap();
+        found["steps"].as_array().unwrap().clone()
+    };
+    let [first, second] = &steps("1")[..] else { panic!("{:?}", steps("1")) };
+    assert_eq!([&first["step"], &first["name"], &first["state"]], ["0", "solver", "FAILED"]);
+    assert_eq!((first["elapsed_s"].as_f64(), first["cpu_efficiency"].as_f64()), (Some(10.0), Some(75.0)));
+    assert_eq!((first["exit_code"].as_u64(), first["max_rss"].as_u64()), (Some(3), Some(1 << 20)));
+    assert_eq!((&second["step"], second["cpu_time_s"].is_null()), (&"batch".into(), true));
+    assert_eq!(steps("2").len(), 1);
 }
 
 /// Of what is submitted at a time that nobody knows.

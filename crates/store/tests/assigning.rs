@@ -2,10 +2,11 @@
 
 use record::accounting::{Accounting, State};
 use store::jobs::{Origin, Page, Tagged, Wanted, Which, column};
-use store::query::tags::{Explain, TagsBy};
+use store::query::tags::{Explain, Opinions, TagsBy};
 use store::sight::Sight;
-use store::tags::{Assignment, PIECE};
+use store::tags::{Assignment, Opinion, PIECE, Word};
 use store::{Accounts, Filter, Forget, Limits, Store, Writer};
+use tags::{Name, Search, Space};
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_800_000_000 * SECOND;
@@ -62,9 +63,13 @@ impl Jobs {
         while !self.writer.judge_piece(PIECE).unwrap().is_last {}
     }
 
-    fn say(&mut self, job: u64, tag: &str, is_set: bool, by: &str, is_personal: bool) -> bool {
+    fn id(&self, job: u64) -> u64 {
         let filter = Filter { job: Some(job.to_string()), ..Filter::default() };
-        let id = self.store.reader().unwrap().owned(&filter).unwrap().unwrap().id;
+        self.store.reader().unwrap().owned(&filter).unwrap().unwrap().id
+    }
+
+    fn say(&mut self, job: u64, tag: &str, is_set: bool, by: &str, is_personal: bool) -> bool {
+        let id = self.id(job);
         let tag = self.store.tags().named(tag).unwrap().tag.declared.id;
         let reason = Some("because".to_owned());
         self.writer.assign(&Assignment { id, tag, is_set, is_personal, by: by.into(), reason }).unwrap()
@@ -215,8 +220,20 @@ fn sight_belongs_to_the_assignment() {
         let said = explained.map_or(0, |explained| explained["said"].as_array().unwrap().len());
         assert_eq!(said, iterative + personal, "{sight:?}");
     }
-    // Whoever is forgotten has said nothing.
+    // Whoever is forgotten has said nothing, to nobody.
+    let (own, space) = (Name::try_from("pia OWN".to_owned()).unwrap(), Space::Personal("pia".into()));
+    jobs.writer.declare_own(&own, &space, "For Pia.", "pia").unwrap().unwrap();
+    let search = Search { name: "pias".into(), ..Search::default() };
+    jobs.writer.save_search(&search, "pia").unwrap();
+    let id = jobs.id(1);
+    let tag = jobs.store.tags().named(COMPLETED).unwrap().tag.declared.id;
+    let opinion = Opinion { id, tag, version: 1, word: Word::Agree, by: "pia".into(), reason: None };
+    jobs.writer.opine(&opinion).unwrap();
+    let opinions = |jobs: &Jobs| jobs.store.reader().unwrap().opinions(&Opinions::default()).unwrap().len();
+    assert_eq!((opinions(&jobs), jobs.store.tags().named("pia OWN").is_some()), (1, true));
     jobs.writer.forget(&Forget::User("pia".into())).unwrap();
+    assert_eq!((opinions(&jobs), jobs.store.tags().named("pia OWN").is_some()), (0, false));
+    assert_eq!(jobs.store.reader().unwrap().saved_searches().unwrap().len(), 0);
     assert_eq!(jobs.having("job_bug DEADLOCK"), [""; 0]);
     assert_eq!(jobs.having(ITERATIVE), ["1"]);
 }

@@ -326,6 +326,25 @@ fn why_a_job_has_a_tag_or_not() {
     assert_eq!(explain("avg_LA LOW", false)["tags"], serde_json::json!([]));
     let software = explain("job_sw GROMACS", false)["tags"][0].clone();
     assert_eq!((&software["has"], &software["holds_now"]), (&true.into(), &true.into()));
+    // What it has before what it has not, the most critical first; of a group the most important is marked.
+    let filter = Filter { job: Some("17".into()), ..Filter::default() };
+    let what = Explain { filter, why_not: true, tag: None };
+    let all = store.reader().unwrap().explain_tags(&what).unwrap().unwrap();
+    let all = all["tags"].as_array().unwrap();
+    let has = all.iter().filter(|tag| tag["has"] == true).count();
+    assert!(has > 3 && all[..has].iter().all(|tag| tag["has"] == true), "{all:?}");
+    let worst = |group: &serde_json::Value| {
+        let of_group = all[..has].iter().filter(|tag| tag["group"] == *group);
+        of_group.map(|tag| tag["criticality"].as_u64().unwrap()).max().unwrap()
+    };
+    for pair in all[..has].windows(2) {
+        let (one, other) = (&pair[0], &pair[1]);
+        assert!(worst(&one["group"]) >= worst(&other["group"]), "{one} {other}");
+        if one["group"] == other["group"] {
+            assert!(one["priority"].as_u64() >= other["priority"].as_u64(), "{one} {other}");
+        }
+        assert_eq!(other["is_first_of_group"] == true, one["group"] != other["group"], "{one} {other}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::declaration::FileError;
 pub const SHIPPED: &str = include_str!("../../../tags/searches.toml");
 
 /// A combination of tags, by their names.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
     pub name: String,

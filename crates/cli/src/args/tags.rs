@@ -25,6 +25,13 @@ pub enum TagsCommand {
     Set(SetArgs),
     /// Take a tag off a job, whoever has set it; a rule does not set it again
     Unset(SetArgs),
+    /// Say that a tag which a rule has set on a job is right
+    Agree(OpinionArgs),
+    /// Say that a tag which a rule has set on a job is wrong there; it stays, and whoever keeps the rules is told
+    Disagree(OpinionArgs),
+    /// Have a tag which a rule has set on a job not shown to you any more
+    Hide(OpinionArgs),
+    Opinions(OpinionsArgs),
 }
 
 /// Show the tags that are declared, and how many jobs have each
@@ -89,6 +96,9 @@ pub struct ExplainArgs {
     /// Also the tags that it has not, and what would have to be different
     #[arg(long)]
     pub why_not: bool,
+    /// Also the tags that you have hidden
+    #[arg(long)]
+    pub hidden: bool,
     /// On this cluster
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
@@ -171,6 +181,52 @@ pub struct SetArgs {
     /// Print JSON
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  jobglass tags disagree 4711 'avg_LA SINGLE CORE' --reason 'it needs the memory of the whole node'\n  jobglass tags hide 4711 'avg_LA SINGLE CORE'\n  jobglass tags hide 4711 'avg_LA SINGLE CORE' --undo"
+)]
+pub struct OpinionArgs {
+    /// The job's number
+    pub id: String,
+    /// A tag that the job has by its rule: jobglass tags explain
+    pub tag: String,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Take back what you said before
+    #[arg(long, conflicts_with = "reason")]
+    pub undo: bool,
+    /// On this cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Show what people think of tags that rules have set, on jobs that you see
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  jobglass tags opinions --word disagree\n  jobglass tags opinions --tag 'avg_LA SINGLE CORE'"
+)]
+pub struct OpinionsArgs {
+    /// About this tag
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+    /// agree, disagree, or hide: what you have hidden
+    #[arg(long, value_parser = ["agree", "disagree", "hide"])]
+    pub word: Option<String>,
+    /// Of this person
+    #[arg(long, value_name = "USER")]
+    pub by: Option<String>,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
     #[command(flatten)]
     pub server: ServerArgs,
 }

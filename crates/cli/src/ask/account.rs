@@ -57,6 +57,30 @@ fn seconds(value: &Value) -> String {
     value.as_f64().map_or_else(show::unknown, duration)
 }
 
+const STEP: &[show::Column] = &[
+    ("STEP", |row| text(&row["step"])),
+    ("NAME", |row| text(&row["name"])),
+    ("STATE", ending),
+    (">NODES", |row| text(&row["nodes"])),
+    (">TASKS", |row| text(&row["tasks"])),
+    (">CORES", |row| text(&row["cores"])),
+    (">RAN", |row| seconds(&row["elapsed_s"])),
+    (">CPU TIME", |row| seconds(&row["cpu_time_s"])),
+    (">OF RESERVED", |row| {
+        row["cpu_efficiency"].as_f64().map_or_else(show::unknown, |share| format!("{share:.0} %"))
+    }),
+    (">LARGEST TASK", |row| bytes(&row["max_rss"])),
+    ("ON NODE", |row| text(&row["max_rss_node"])),
+];
+
+/// A table of the steps, as the batch system has them; empty if it told of none.
+pub fn steps(steps: &Value) -> String {
+    match steps.as_array() {
+        Some(rows) if !rows.is_empty() => format!("\nSteps\n{}", show::table(rows, STEP)),
+        _ => String::new(),
+    }
+}
+
 const MEASURE: &[show::Column] = &[
     ("METRIC", |row| text(&row["metric"])),
     ("UNIT", |row| text(&row["unit"])),

@@ -24,6 +24,7 @@ pub fn show(job: &Value, shape: &Shape, all: bool) -> Result<()> {
     if !processes.is_empty() {
         out.push_str(&tree(processes));
     }
+    out.push_str(&account::steps(&job["steps"]));
     out.push_str(&resources::section(&job["resources"]));
     out.push_str(&account::measures(&job["measures"]));
     let libraries = job["libraries"].as_array().unwrap_or(&none);
@@ -51,6 +52,7 @@ pub fn show_resources(job: &Value, shape: &Shape) -> Result<bool> {
         }
         Shape::Json => {
             measured["account"] = job["account"].clone();
+            measured["steps"] = job["steps"].clone();
             measured["measures"] = job["measures"].clone();
             pager::print(&format!("{measured}\n"))?;
         }

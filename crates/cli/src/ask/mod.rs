@@ -4,6 +4,7 @@ mod account;
 mod job;
 pub mod jobs;
 pub mod notes;
+mod opinions;
 mod own_tags;
 mod pager;
 mod proposals;

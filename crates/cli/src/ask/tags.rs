@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use super::show::{self, Column, text};
-use super::{Parameters, Server, add, add_times, escape, own_tags, proposals, rows, server};
+use super::{Parameters, Server, add, add_times, escape, opinions, own_tags, proposals, rows, server};
 use crate::args::{
     CountArgs, ExplainArgs, ListArgs, RunTagsArgs, SetArgs, SoftwareArgs, TagsCommand, TryArgs,
 };
@@ -32,6 +32,10 @@ pub fn run(command: &TagsCommand) -> Result<bool> {
         TagsCommand::Reject(args) => proposals::reject(args),
         TagsCommand::Set(args) => say(args, true),
         TagsCommand::Unset(args) => say(args, false),
+        TagsCommand::Agree(args) => opinions::say(args, "agree"),
+        TagsCommand::Disagree(args) => opinions::say(args, "disagree"),
+        TagsCommand::Hide(args) => opinions::say(args, "hide"),
+        TagsCommand::Opinions(args) => opinions::list(args),
     }
 }
 
@@ -54,6 +58,8 @@ const LONG: &[Column] = &[
     ("AUTHOR", |row| text(&row["author"])),
     ("SINCE", |row| text(&row["since"])),
     ("CHANGED", |row| text(&row["changed"])),
+    (">AGREE", |row| text(&row["agree"])),
+    (">DISAGREE", |row| text(&row["disagree"])),
     (">CRITICALITY", |row| text(&row["criticality"])),
     (">CONFIDENCE", |row| text(&row["confidence"])),
     ("CRITERION", |row| text(&row["criterion"])),
@@ -131,11 +137,16 @@ fn explain(args: &ExplainArgs) -> Result<bool> {
         println!("Measured for {coverage:.0} % of its time.");
     }
     let tags = answer["tags"].as_array().map_or(&[][..], Vec::as_slice);
-    tags.iter().for_each(explain_one);
+    let is_shown = |tag: &&Value| args.hidden || args.tag.is_some() || tag["is_hidden"] != true;
+    let (shown, hidden): (Vec<&Value>, Vec<&Value>) = tags.iter().partition(is_shown);
+    shown.into_iter().for_each(explain_one);
     let said = answer["said"].as_array().map_or(&[][..], Vec::as_slice);
     said.iter().for_each(|said| println!("\n{}", said_line(said)));
     for refused in answer["refused"].as_array().into_iter().flatten() {
         println!("\n? {}  (wished at submission) {}", text(&refused["wish"]), text(&refused["why"]));
+    }
+    if !hidden.is_empty() {
+        println!("\n{} that you have hidden: --hidden shows them.", hidden.len());
     }
     if tags.is_empty() && said.is_empty() {
         println!("It has no tags. --why-not says why.");
@@ -155,12 +166,21 @@ fn explain_one(tag: &Value) {
     for step in tag["steps"].as_array().into_iter().flatten() {
         println!("    {}", step_line(step));
     }
+    match (tag["has"] == true, tag["holds_now"] == true) {
+        (true, false) => println!("    By the values of now it does not hold: they have changed since."),
+        (false, true) => {
+            println!("    It holds by the values of now: they have changed since, or somebody took it off.")
+        }
+        _ => {}
+    }
     if tag["is_changed"] == true {
         println!(
             "    The rule has been changed since (version {}): jobglass tags run applies it.",
             text(&tag["newest_version"])
         );
     }
+    let opinions = tag["opinions"].as_array().map_or(&[][..], Vec::as_slice);
+    opinions.iter().for_each(|opinion| println!("    {}", opinions::line(opinion)));
 }
 
 /// `+ job_behavior ITERATIVE  (anna, 2026-11-17T12:00:00Z, at submission)`, with its reason.

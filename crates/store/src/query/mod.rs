@@ -16,6 +16,7 @@ pub(crate) mod resources;
 mod series;
 mod short;
 mod site;
+mod steps;
 pub mod tags;
 mod top;
 mod uses;
@@ -158,6 +159,7 @@ impl Reader {
             if let Some(job) = &mut job {
                 job["resources"] = resources;
                 job["measures"] = account.as_ref().map_or(Ok(Vec::new()), |account| snapshot.measures(account.id))?.into();
+                job["steps"] = account.as_ref().map_or(Ok(Vec::new()), |account| snapshot.steps(account.id))?.into();
                 job["account"] = account.map_or(Value::Null, |account| account.row.into());
             }
             Ok(job)

@@ -3,6 +3,7 @@
 //! * [`declare`] brings what is declared into the tables: bits, versions of criteria, sets of rules.
 //! * `judge` is all criteria as one query over some jobs; `software` answers what they ask about programs and libraries.
 //! * `hand` is what people say of jobs.
+//! * `opinions` is what they think of what rules say.
 //! * `on_software` puts tags on programs and libraries.
 //! * `proposals` are tags that people wish to have; `own` those that they declare for a project or for themselves.
 //! * `due` judges jobs that were just told, `run` the whole collection.
@@ -14,6 +15,7 @@ mod due;
 mod hand;
 mod judge;
 mod on_software;
+mod opinions;
 mod own;
 mod proposals;
 mod run;
@@ -32,6 +34,7 @@ pub use hand::{Assignment, on_job, wished};
 pub(crate) use hand::{Wish, wish};
 pub use judge::counting;
 pub use on_software::{Kind, Software};
+pub use opinions::{Opinion, Word};
 pub use own::is_own;
 pub use proposals::{Decision, Proposed};
 pub(crate) use run::load as load_run;

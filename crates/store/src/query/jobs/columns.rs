@@ -222,10 +222,11 @@ fn tags() -> JobColumn {
     let sql = format!(
         "(SELECT string_agg(g.name, ', ' ORDER BY g.name) FROM tag g WHERE g.is_available AND \
            ((CASE g.bit // 64 {} END >> (g.bit % 64)::UBIGINT) & 1::UBIGINT = 1 \
-            OR g.id IN (SELECT h.tag FROM assignment h WHERE h.id = c.id AND {SET})))",
+            OR g.id IN (SELECT h.tag FROM assignment h WHERE h.id = c.id AND {SET})) \
+           AND g.id NOT IN (SELECT v.tag FROM opinion v WHERE v.id = c.id AND v.word = 'hide' AND v.until_ns IS NULL))",
         words.collect::<Vec<_>>().join(" ")
     );
-    let meaning = "the tags it has, as far as you see them: --all, --any and --none find jobs by them";
+    let meaning = "the tags it has, as far as you see them and did not hide them: --all, --any and --none find jobs by them";
     JobColumn { is_only_shown: true, ..JobColumn::new("tags", Type::Text, meaning, &sql) }
 }
 

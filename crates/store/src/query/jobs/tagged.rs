@@ -25,7 +25,7 @@ impl Wanted {
         self.is_assigned || self.bit.is_none()
     }
 
-    /// True or false, never unknown.
+    /// Unknown where it can be said of no job.
     fn sql(&self) -> String {
         let by_hand = format!("c.id IN (SELECT h.id FROM assignment h WHERE h.tag = {} AND {SET})", self.tag);
         match self.bit.map(|bit| Bits::of([bit])) {
@@ -73,8 +73,9 @@ impl Tagged {
         let all = bits(&self.all).words();
         conditions.extend(all.map(|(word, mask)| format!("c.{word} & {mask}::UBIGINT = {mask}::UBIGINT")));
         conditions.extend(self.any.iter().map(|list| any(list)));
-        conditions
-            .extend(self.none.iter().filter(|of| of.is_by_hand()).map(|of| format!("NOT {}", of.sql())));
+        // Whatever nobody accounts for has no id, and nobody has set a tag on it.
+        let is_not = |of: &Wanted| format!("NOT coalesce({}, false)", of.sql());
+        conditions.extend(self.none.iter().filter(|of| of.is_by_hand()).map(is_not));
         let none = bits(&self.none).words();
         conditions
             .extend(none.map(|(word, mask)| format!("(c.{word} & {mask}::UBIGINT = 0 OR c.{word} IS NULL)")));
@@ -160,7 +161,7 @@ mod tests {
         let tagged = Tagged { none: vec![assigned], any: vec![vec![rule(1), manual]], ..Tagged::default() };
         assert_eq!(
             texts(&tagged),
-            [format!("(c.tags0 & 2::UBIGINT <> 0 OR {})", set(7)), format!("NOT {either}")]
+            [format!("(c.tags0 & 2::UBIGINT <> 0 OR {})", set(7)), format!("NOT coalesce({either}, false)")]
         );
     }
 }

@@ -1,16 +1,19 @@
 //! Why a job has its tags, and why not others: the values, the bounds, and the version of the rule that decided.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use condition::{Condition, Explanation, Row, Step, Value as Known};
+use condition::{Condition, Explanation, Row, Step, Value as Seen};
 use duckdb::types::Value as Sql;
 use serde_json::{Map, Value, json};
+use tags::Declaration;
 
+use super::opinions::is_hidden;
 use super::{Reader, Snapshot, bits, object, tagged};
 use crate::StoreError;
 use crate::query::jobs::{FIXED, Which, bound, plain};
 use crate::query::{Filter, time};
-use crate::tags::{Bits, Declared, TAGS};
+use crate::tags::{Bits, Declared, Known, Rule, TAGS};
 
 /// What is to be explained.
 #[derive(Debug, Clone, Default)]
@@ -24,11 +27,11 @@ pub struct Explain {
 }
 
 /// What was decided of the job.
-struct Decided {
+pub(super) struct Decided {
     id: u64,
     name: Map<String, Value>,
-    bits: Bits,
-    rules: Option<u32>,
+    pub bits: Bits,
+    pub rules: Option<u32>,
     judged_ns: Option<i64>,
     has_ended: bool,
 }
@@ -41,61 +44,32 @@ impl Reader {
     }
 }
 
+/// A tag of which something is to be said, and what decided about it.
+struct Asked<'a> {
+    known: &'a Known,
+    rule: Rule,
+    has: bool,
+    /// Of the rule that decided; `None` if it was declared later.
+    version: Option<u32>,
+    /// In the words that decided, not in those of today.
+    condition: Condition,
+    opinions: Vec<Value>,
+}
+
 impl Snapshot<'_> {
     fn explain_tags(&self, what: &Explain, declared: &Declared) -> Result<Option<Value>, StoreError> {
         let Some(account) = self.account(&what.filter)? else { return Ok(None) };
         let decided = self.decided(account.id)?;
-        let criteria = decided.rules.map_or(Ok(Default::default()), |rules| self.criteria(rules))?;
-        let is_asked =
-            |of: &&crate::tags::Known| what.tag.as_deref().is_none_or(|typed| of.tag.is_called(typed));
-        let mut asked = Vec::new();
-        for known in declared.tags.iter().filter(is_asked) {
-            let Some(rule) = known.rule else { continue };
-            let has = decided.bits.has(rule.bit);
-            if !has && !what.why_not {
-                continue;
-            }
-            // By the words that decided, not by those of today.
-            let words = criteria.get(&known.tag.declared.id);
-            let condition = words.and_then(|(_, text)| Condition::parse(text, &FIXED.catalogue).ok());
-            let Some(condition) = condition.or_else(|| known.tag.criterion.clone()) else { continue };
-            asked.push((known, rule, has, words.map(|(version, _)| *version), condition));
-        }
-        let texts = asked.iter().flat_map(|(known, ..)| {
-            [&known.tag.supposition, &known.tag.recommendation].into_iter().flat_map(|text| text.columns())
+        let asked = self.asked(what, declared, &decided)?;
+        let texts = asked.iter().flat_map(|of| {
+            let tag = &of.known.tag;
+            [&tag.supposition, &tag.recommendation].into_iter().flat_map(|text| text.columns())
         });
-        let row = self.values(decided.id, asked.iter().map(|(.., condition)| condition), texts)?;
+        let row = self.values(decided.id, asked.iter().map(|of| &of.condition), texts)?;
+        let mut groups = HashSet::new();
         let tags: Vec<Value> = asked
             .iter()
-            .map(|(known, rule, has, version, condition)| {
-                let explanation = condition.explain(&row);
-                let fill = |text: &tags::Text| {
-                    text.filled(|name| match FIXED.catalogue.get(name) {
-                        Some(column) => tags::text::shown(column, &row.value(column)),
-                        None => String::new(),
-                    })
-                };
-                let changed = *version != Some(rule.version) && version.is_some();
-                Value::from(object([
-                    ("tag", json!(known.tag.declared.name.as_str())),
-                    ("has", json!(has)),
-                    ("by", json!("rule")),
-                    ("version", json!(version)),
-                    ("newest_version", json!(rule.version)),
-                    ("is_changed", json!(changed)),
-                    ("criterion", json!(condition.to_string())),
-                    ("group", json!(known.tag.declared.group)),
-                    ("criticality", json!(known.tag.declared.criticality.get())),
-                    ("confidence", json!(known.tag.declared.confidence.get())),
-                    ("supposition", json!(if *has { fill(&known.tag.supposition) } else { String::new() })),
-                    (
-                        "recommendation",
-                        json!(if *has { fill(&known.tag.recommendation) } else { String::new() }),
-                    ),
-                    ("holds_now", json!(explanation.holds)),
-                    ("steps", steps(&explanation)),
-                ]))
-            })
+            .map(|of| of.explained(&row, groups.insert((of.has, &*of.known.tag.declared.group))))
             .collect();
         let mut answer = decided.name.clone();
         answer.insert("is_judged".into(), json!(decided.rules.is_some()));
@@ -117,7 +91,36 @@ impl Snapshot<'_> {
         Ok(Some(Value::from(answer)))
     }
 
-    fn decided(&self, id: u64) -> Result<Decided, StoreError> {
+    /// The tags that are asked for, the most important first.
+    fn asked<'a>(
+        &self,
+        what: &Explain,
+        declared: &'a Declared,
+        decided: &Decided,
+    ) -> Result<Vec<Asked<'a>>, StoreError> {
+        let criteria = decided.rules.map_or(Ok(Default::default()), |rules| self.criteria(rules))?;
+        let mut opinions = self.opinions_of(decided.id)?;
+        let is_named = |of: &&Known| what.tag.as_deref().is_none_or(|typed| of.tag.is_called(typed));
+        let mut asked = Vec::new();
+        for known in declared.tags.iter().filter(is_named) {
+            let Some(rule) = known.rule else { continue };
+            let has = known.has(decided.bits);
+            if !has && !what.why_not {
+                continue;
+            }
+            let id = known.tag.declared.id;
+            let words = criteria.get(&id);
+            let condition = words.and_then(|(_, text)| Condition::parse(text, &FIXED.catalogue).ok());
+            let Some(condition) = condition.or_else(|| known.tag.criterion.clone()) else { continue };
+            let opinions = opinions.remove(&id).unwrap_or_default();
+            let version = words.map(|(version, _)| *version);
+            asked.push(Asked { known, rule, has, version, condition, opinions });
+        }
+        put_in_order(&mut asked);
+        Ok(asked)
+    }
+
+    pub(super) fn decided(&self, id: u64) -> Result<Decided, StoreError> {
         let sql = format!(
             "SELECT {}, c.rules, c.end_ns IS NOT NULL, c.cluster, c.job, c.shown, c.\"user\", c.state, c.judged_ns FROM accounting c \
              WHERE c.id = {id}",
@@ -181,31 +184,80 @@ impl Snapshot<'_> {
     }
 }
 
-/// A column's value, in its unit.
-fn known(column: &condition::Column, value: Sql) -> Known {
-    match value {
-        Sql::Null => Known::Unknown,
-        Sql::Boolean(truth) => Known::Boolean(truth),
-        Sql::Text(text) => Known::Text(text),
-        Sql::BigInt(ns) if column.of == condition::Type::Time => Known::Time(ns),
-        Sql::BigInt(number) => Known::Number(number as f64),
-        Sql::UBigInt(number) => Known::Number(number as f64),
-        Sql::UInt(number) => Known::Number(f64::from(number)),
-        Sql::Int(number) => Known::Number(f64::from(number)),
-        Sql::HugeInt(number) => Known::Number(number as f64),
-        Sql::Double(number) => Known::Number(number),
-        Sql::Float(number) => Known::Number(f64::from(number)),
-        _ => Known::Unknown,
+/// What the job has comes first; of that, what is most critical; of tags of one group, the one with the highest priority.
+fn put_in_order(asked: &mut [Asked]) {
+    let mut worst: HashMap<(bool, String), u8> = HashMap::new();
+    for of in &*asked {
+        let Declaration { group, criticality, .. } = &of.known.tag.declared;
+        let worst = worst.entry((of.has, group.clone())).or_default();
+        *worst = criticality.get().max(*worst);
+    }
+    asked.sort_by_cached_key(|of| {
+        let Declaration { group, priority, id, .. } = &of.known.tag.declared;
+        let worst = worst.get(&(of.has, group.clone())).copied().unwrap_or_default();
+        (!of.has, Reverse(worst), group.clone(), Reverse(*priority), *id)
+    });
+}
+
+impl Asked<'_> {
+    /// With the values of the job.
+    fn explained(&self, row: &Row, is_first: bool) -> Value {
+        let Asked { known, rule, has, version, condition, opinions } = self;
+        let (tag, declared) = (&known.tag, &known.tag.declared);
+        let explanation = condition.explain(row);
+        let shown = |name: &str| match FIXED.catalogue.get(name) {
+            Some(column) => tags::text::shown(column, &row.value(column)),
+            None => String::new(),
+        };
+        let filled = |text: &tags::Text| if *has { text.filled(shown) } else { String::new() };
+        Value::from(object([
+            ("tag", json!(declared.name.as_str())),
+            ("has", json!(has)),
+            ("by", json!("rule")),
+            ("version", json!(version)),
+            ("newest_version", json!(rule.version)),
+            ("is_changed", json!(version.is_some_and(|version| version != rule.version))),
+            ("criterion", json!(condition.to_string())),
+            ("group", json!(declared.group)),
+            ("is_first_of_group", json!(is_first)),
+            ("priority", json!(declared.priority)),
+            ("criticality", json!(declared.criticality.get())),
+            ("confidence", json!(declared.confidence.get())),
+            ("supposition", json!(filled(&tag.supposition))),
+            ("recommendation", json!(filled(&tag.recommendation))),
+            ("holds_now", json!(explanation.holds)),
+            ("steps", steps(&explanation)),
+            ("is_hidden", json!(is_hidden(opinions))),
+            ("opinions", json!(opinions)),
+        ]))
     }
 }
 
-fn plain_value(value: &Known) -> Value {
+/// A column's value, in its unit.
+fn known(column: &condition::Column, value: Sql) -> Seen {
     match value {
-        Known::Number(number) => json!(number),
-        Known::Text(text) => json!(text),
-        Known::Boolean(truth) => json!(truth),
-        Known::Time(ns) => time(Some(*ns)),
-        Known::Unknown => Value::Null,
+        Sql::Null => Seen::Unknown,
+        Sql::Boolean(truth) => Seen::Boolean(truth),
+        Sql::Text(text) => Seen::Text(text),
+        Sql::BigInt(ns) if column.of == condition::Type::Time => Seen::Time(ns),
+        Sql::BigInt(number) => Seen::Number(number as f64),
+        Sql::UBigInt(number) => Seen::Number(number as f64),
+        Sql::UInt(number) => Seen::Number(f64::from(number)),
+        Sql::Int(number) => Seen::Number(f64::from(number)),
+        Sql::HugeInt(number) => Seen::Number(number as f64),
+        Sql::Double(number) => Seen::Number(number),
+        Sql::Float(number) => Seen::Number(f64::from(number)),
+        _ => Seen::Unknown,
+    }
+}
+
+fn plain_value(value: &Seen) -> Value {
+    match value {
+        Seen::Number(number) => json!(number),
+        Seen::Text(text) => json!(text),
+        Seen::Boolean(truth) => json!(truth),
+        Seen::Time(ns) => time(Some(*ns)),
+        Seen::Unknown => Value::Null,
     }
 }
 

@@ -112,7 +112,7 @@ impl Snapshot<'_> {
 }
 
 /// As it is declared, or as it was.
-fn name(declared: &Declared, tag: u32, was: Option<String>) -> String {
+pub(super) fn name(declared: &Declared, tag: u32, was: Option<String>) -> String {
     let known = declared.tags.iter().find(|known| known.tag.declared.id == tag);
     known.map_or_else(
         || format!("{}, which is no longer declared", was.unwrap_or_else(|| format!("tag {tag}"))),

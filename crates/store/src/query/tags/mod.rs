@@ -2,6 +2,7 @@
 
 mod explain;
 mod hand;
+mod opinions;
 mod trial;
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,6 +18,8 @@ use crate::tags::{Bits, Declared, Known, Run, TAGS, load_run};
 pub use explain::Explain;
 use hand::Assigned;
 pub use hand::Owned;
+pub use opinions::Opinions;
+use opinions::Votes;
 
 /// What jobs of a tag are counted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,12 +107,20 @@ impl Snapshot<'_> {
         let combinations = self.rows(&sql, &[], |row| Ok((bits(row, 0)?, sum(row, TAGS.len())?)))?;
         let assigned = self.assigned(&Which::default(), "NULL::VARCHAR")?;
         let all: u64 = combinations.iter().map(|(_, sum)| sum.jobs).sum();
-        let dates = self.dates()?;
+        let (dates, votes) = (self.dates()?, self.votes()?);
         let row = |known: &Known| {
             let mut row = described(known, &combinations, &assigned, all);
             let Dates { since_ns, changed_ns } =
                 dates.get(&known.tag.declared.id).copied().unwrap_or_default();
-            row.extend([("since".to_owned(), time(since_ns)), ("changed".to_owned(), time(changed_ns))]);
+            let version = known.rule.map_or(0, |rule| rule.version);
+            let Votes { agree, disagree } =
+                votes.get(&(known.tag.declared.id, version)).copied().unwrap_or_default();
+            row.extend(object([
+                ("since", time(since_ns)),
+                ("changed", time(changed_ns)),
+                ("agree", json!(agree)),
+                ("disagree", json!(disagree)),
+            ]));
             row
         };
         Ok(declared.tags.iter().map(row).collect())
