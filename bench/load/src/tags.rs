@@ -120,7 +120,7 @@ const CHANCE: &str = "CREATE TEMP MACRO chance(id, nth, most) AS \
 
 /// Numbers that look like chance; a tenth of each is unknown.
 const CHARACTERISTICS: &str = "\
-    INSERT INTO job BY NAME SELECT cluster, job, \"user\", 'ended' AS state, false AS is_shared, true AS is_accounted, start_ns, end_ns, \
+    INSERT INTO job BY NAME SELECT cluster, job, \"user\", 'ended' AS state, false AS is_shared, start_ns, end_ns, \
       end_ns AS heard_ns, end_ns AS computed_ns, nodes::UINTEGER AS nodes, 60 AS readings, 1.0 AS coverage, \
       chance(id, 1, 128) AS cpu_avg, chance(id, 1, 128) AS cpu_user_avg, chance(id, 2, 128) AS cpu_node_max, chance(id, 3, 64) AS cpu_node_min, \
       chance(id, 4, 200) AS job_load_avg, floor(chance(id, 5, 3)) * 100 AS gpu_max, chance(id, 6, 100) AS gpu_avg, \

@@ -98,7 +98,7 @@ pub async fn owned(
 ) -> Result<Owned, ApiError> {
     let filter = Filter { cluster, job: Some(job.to_owned()), ..Filter::default() };
     let found = ask(app, &asker.sight, move |reader| reader.owned(&filter)).await?;
-    found.ok_or_else(|| ApiError::NotFound(format!("no batch system told of job {job}")))
+    found.ok_or_else(|| ApiError::NotFound(format!("nothing is known of job {job}")))
 }
 
 fn may_assign(asker: &Asker, people: &People, job: &Owned) -> bool {

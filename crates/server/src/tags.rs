@@ -189,7 +189,7 @@ pub async fn explain(
         tag,
     };
     let found = ask(&app, &asker.sight, move |reader| reader.explain_tags(&what)).await?;
-    found.map(Json).ok_or_else(|| ApiError::NotFound(format!("no batch system told of job {id}")))
+    found.map(Json).ok_or_else(|| ApiError::NotFound(format!("nothing is known of job {id}")))
 }
 
 /// Which condition is tried, and on which jobs.

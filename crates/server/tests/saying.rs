@@ -17,9 +17,9 @@ fn owners_managers_and_administrators_set_tags() {
         ("sven", "7", iterative, "", 403, "may not tag job 7"),
         ("sven", "7", iterative, "&personal=true", 200, "\"is_new\":true"),
         // Whoever does not see a job hears what they would hear of one that there is not.
-        ("eve", "7", iterative, "", 404, "no batch system told of job 7"),
-        ("eve", "7777", iterative, "", 404, "no batch system told of job 7777"),
-        ("otto", "424242", iterative, "&personal=true", 404, "no batch system"),
+        ("eve", "7", iterative, "", 404, "nothing is known of job 7"),
+        ("eve", "7777", iterative, "", 404, "nothing is known of job 7777"),
+        ("otto", "424242", iterative, "&personal=true", 404, "nothing is known"),
         ("otto", "7", "no such tag", "", 400, "there is no tag"),
         ("otto", "7", iterative, "&reason=%00", 400, "zero byte"),
     ] {
@@ -52,7 +52,7 @@ fn notes_and_cases_have_the_sight_of_their_jobs() {
     for (user, method, path, body, status, said) in [
         ("otto", "POST", "notes", note, 200, "\"note\":3"),
         ("pia", "POST", "notes", note, 200, "\"note\":4"),
-        ("eve", "POST", "notes", note, 404, "no batch system told of job 7"),
+        ("eve", "POST", "notes", note, 404, "nothing is known of job 7"),
         ("eve", "POST", "notes", r#"{"program": "/bin/x", "text": "a shell"}"#, 200, "\"note\":5"),
         ("otto", "POST", "notes", r#"{"job": "7", "text": "  "}"#, 400, "no text"),
         ("otto", "POST", "notes", r#"{"text": "about nothing"}"#, 400, "either on a `job` or on a `program`"),
@@ -385,7 +385,7 @@ fn people_agree_disagree_and_hide() {
         ("sven", "7", completed, "agree", "", 200, "\"version\":1"),
         ("otto", "7", completed, "hide", "", 200, "\"version\":1"),
         ("zora", "424242", completed, "agree", "&reason=for%20zora", 200, "\"version\":1"),
-        ("eve", "7", completed, "agree", "", 404, "no batch system told of job 7"),
+        ("eve", "7", completed, "agree", "", 404, "nothing is known of job 7"),
         (
             "otto",
             "7",

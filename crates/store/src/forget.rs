@@ -103,6 +103,9 @@ impl Writer {
             transaction.execute(&sql, params![before_ns])?;
         }
         deleted += transaction.execute("DELETE FROM accounting WHERE end_ns < ?", params![before_ns])?;
+        // One without an end goes with what it was made of.
+        let left = "DELETE FROM accounting WHERE is_only_measured AND job NOT IN (SELECT job FROM job WHERE job IS NOT NULL)";
+        deleted += transaction.execute(left, [])?;
         transaction.commit()?;
         Ok(deleted as u64)
     }

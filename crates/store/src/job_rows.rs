@@ -11,7 +11,9 @@ use digest::{Job, OnNode, State};
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, ToSql, Transaction, params_from_iter};
 use record::metric::{self, Kind, Metric, Of};
+use xxhash_rust::xxh3::xxh3_64;
 
+use crate::accounting::measured::{self, Measured};
 use crate::better::{Old, Word, better, keep_extremes};
 use crate::due::{Name, Seen};
 use crate::query::Reader;
@@ -44,14 +46,13 @@ const NOT_MADE: &str = "WITH recent AS (SELECT least(?, max(time_ns)) - 60480000
 pub(crate) const CHARACTERISTICS: [&str; 6] = ["min", "max", "avg", "median", "node_min", "node_max"];
 
 /// The columns that are not of a metric.
-const OWN: [&str; 17] = [
+const OWN: [&str; 16] = [
     "cluster",
     "job",
     "session",
     "user",
     "state",
     "is_shared",
-    "is_accounted",
     "start_ns",
     "end_ns",
     "heard_ns",
@@ -65,9 +66,7 @@ const OWN: [&str; 17] = [
 ];
 
 /// How many of them are no numbers.
-const NO_NUMBERS: usize = 7;
-/// Where among them it is said whether a job is accounted for.
-const ACCOUNTED: usize = 6;
+const NO_NUMBERS: usize = 6;
 
 /// Jobs whose rows are to be made.
 #[derive(Debug)]
@@ -114,6 +113,8 @@ struct JobRow {
     state: State,
     /// In the order of [`columns`].
     values: Vec<Sql>,
+    /// For those of which no batch system has told; of jobs only.
+    account: Option<Measured>,
 }
 
 impl JobRow {
@@ -314,12 +315,7 @@ impl Writer {
         let epoch = self.catalogue().read().epoch;
         let due = Due { epoch, jobs: self.pending.take_ended(before_ns, JOBS_BEFORE, now_ns) };
         if !due.is_empty() {
-            let reader = Reader::new(
-                self.connection.try_clone()?,
-                self.site.clone(),
-                self.unaccounted.clone(),
-                self.tags.clone(),
-            );
+            let reader = Reader::new(self.connection.try_clone()?, self.site.clone(), self.tags.clone());
             let again = now_ns.saturating_add(AFTER_ERROR_NS);
             match reader.summarise(&due, now_ns) {
                 Ok(made) => self.keep_rows(due, &made, again)?,
@@ -334,26 +330,36 @@ impl Writer {
 
     fn replace(&mut self, made: &Summaries) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
-        made.stay.iter().filter(|row| row.is_news).try_for_each(|row| change_state(&transaction, row))?;
+        for row in made.stay.iter().filter(|row| row.is_news) {
+            change_state(&transaction, row)?;
+            if let Some(job) = row.name.job().filter(|_| self.has_measured) {
+                let is_running = row.state == State::Running;
+                measured::change_state(&transaction, row.cluster.as_deref(), job, row.end, is_running)?;
+            }
+        }
         delete(&transaction, "job", made)?;
         delete(&transaction, "session", made)?;
         let names: Vec<&str> = made.rows.iter().filter_map(|row| row.name.job()).collect();
-        let accounted = accounting::accounted(&transaction, &names)?;
         let mut table = transaction.appender("job")?;
         for row in &made.rows {
-            let is_accounted = row.is_among(&accounted);
-            if !is_accounted && row.name.job().is_some() {
-                self.unaccounted.say_there_are();
-            }
-            let is_accounted = Sql::Boolean(is_accounted);
-            let value = |at: &usize| if *at == ACCOUNTED { &is_accounted } else { &row.values[*at] };
-            let row: Vec<&dyn ToSql> = self.job_order.iter().map(|at| value(at) as &dyn ToSql).collect();
+            let row: Vec<&dyn ToSql> =
+                self.job_order.iter().map(|at| &row.values[*at] as &dyn ToSql).collect();
             table.append_row(&row[..])?;
         }
         table.flush()?;
         drop(table);
+        let told = accounting::accounted(&transaction, &names)?;
+        let untold = made.rows.iter().filter(|row| !row.is_among(&told));
+        let untold: Vec<Measured> = untold.filter_map(|row| row.account.clone()).collect();
+        let lists = untold.iter().filter_map(|job| job.node_list.clone());
+        let lists = lists.map(|list| (xxh3_64(list.as_bytes()), list)).collect();
+        let lists = accounting::keep_lists(&transaction, &self.node_lists, &lists)?;
+        measured::keep(&transaction, &untold)?;
         tags::named_due(&transaction, &names, made.since_ns)?;
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        self.node_lists.extend(lists);
+        self.has_measured |= !untold.is_empty();
+        Ok(())
     }
 }
 
@@ -416,8 +422,6 @@ fn row(asked: &Asked, job: &Job, now_ns: i64) -> JobRow {
         text(&user),
         Sql::Text(job.state.name().to_owned()),
         Sql::Boolean(job.is_shared),
-        // Known when the row is kept.
-        Sql::Null,
         Sql::BigInt(job.start),
         number(job.end),
         Sql::BigInt(job.heard),
@@ -438,7 +442,25 @@ fn row(asked: &Asked, job: &Job, now_ns: i64) -> JobRow {
             values.extend([double(shares.below), double(shares.above)]);
         }
     }
-    JobRow { cluster: cluster.clone(), name: name.clone(), state: job.state, values }
+    let account = name.job().map(|name| account(cluster, name, nodes, job));
+    JobRow { cluster: cluster.clone(), name: name.clone(), state: job.state, values, account }
+}
+
+fn account(cluster: &Option<String>, name: &str, nodes: &[OnNode], job: &Job) -> Measured {
+    let names = nodes.iter().map(|on| on.node.as_deref().unwrap_or(&on.host));
+    Measured {
+        cluster: cluster.clone(),
+        job: name.to_owned(),
+        user: nodes.iter().find_map(|on| on.user.clone()),
+        start_ns: job.start,
+        end_ns: job.end,
+        is_running: job.state == State::Running,
+        node_list: hostlist::fold(names).ok(),
+        nodes: nodes.len() as u64,
+        cores: job.reserved.cpus,
+        memory: job.reserved.memory,
+        gpus: job.reserved.gpus,
+    }
 }
 
 /// In the order of [`CHARACTERISTICS`].

@@ -33,7 +33,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use duckdb::{Config, Connection};
 
-use accounting::Unaccounted;
 pub use accounting::{Accounted, Accounts, TOGETHER};
 pub use coarse::Coarsen;
 pub use digest::{Site, SiteError};
@@ -97,7 +96,6 @@ impl StoreError {
 pub struct Store {
     connection: Mutex<Connection>,
     site: Arc<Site>,
-    unaccounted: Arc<Unaccounted>,
     tags: Arc<tags::Shared>,
     people: Arc<people::Shared>,
 }
@@ -132,7 +130,6 @@ impl Store {
         Ok(Store {
             connection: Mutex::new(connection),
             site: Arc::default(),
-            unaccounted: Arc::default(),
             tags: Arc::default(),
             people: Arc::default(),
         })
@@ -145,13 +142,7 @@ impl Store {
 
     /// The one writer; a second one would not know what the first has stored.
     pub fn writer(&self) -> Result<Writer, StoreError> {
-        Writer::open(
-            self.connect()?,
-            self.site.clone(),
-            self.unaccounted.clone(),
-            self.tags.clone(),
-            self.people.clone(),
-        )
+        Writer::open(self.connect()?, self.site.clone(), self.tags.clone(), self.people.clone())
     }
 
     fn connect(&self) -> Result<Connection, StoreError> {
@@ -175,7 +166,7 @@ impl Store {
 
     /// A connection to ask with; there may be many.
     pub fn reader(&self) -> Result<Reader, StoreError> {
-        Ok(Reader::new(self.connect()?, self.site.clone(), self.unaccounted.clone(), self.tags.clone()))
+        Ok(Reader::new(self.connect()?, self.site.clone(), self.tags.clone()))
     }
 }
 

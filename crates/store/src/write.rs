@@ -12,7 +12,6 @@ use record::bytes::hex;
 use record::entry::{EndedBy, File, GapReason, JobFrom, WithoutGuest};
 
 use crate::StoreError;
-use crate::accounting::Unaccounted;
 use crate::due::{self, Heard, Pending};
 use crate::received::Received;
 use crate::samples::Samples;
@@ -43,7 +42,8 @@ pub struct Writer {
     pub(crate) node_lists: HashSet<u64>,
     /// When the newest job that is accounted for was submitted: of later ones nothing can be known.
     pub(crate) newest_submit: i64,
-    pub(crate) unaccounted: Arc<Unaccounted>,
+    /// Whether there are accounts of jobs that were only measured.
+    pub(crate) has_measured: bool,
     /// Jobs that are to be bound to what others measured.
     pub(crate) measured: measures::Pending,
     pub(crate) tags: Arc<tags::Shared>,
@@ -74,7 +74,6 @@ impl Writer {
     pub(crate) fn open(
         connection: Connection,
         site: Arc<Site>,
-        unaccounted: Arc<Unaccounted>,
         tags: Arc<tags::Shared>,
         people: Arc<people::Shared>,
     ) -> Result<Writer, StoreError> {
@@ -90,7 +89,7 @@ impl Writer {
             job_order: Vec::new(),
             node_lists: HashSet::new(),
             newest_submit: i64::MIN,
-            unaccounted,
+            has_measured: false,
             measured: measures::Pending::default(),
             tags,
             people,

@@ -66,7 +66,7 @@ fn list_notes(args: &ListNotesArgs) -> Result<bool> {
 fn add_note(args: &AddNoteArgs) -> Result<bool> {
     let body = json!({"job": args.job, "cluster": args.cluster, "program": args.program, "text": args.text});
     let Some(answer) = server(&args.server)?.post_json("/api/v1/notes", &body)? else {
-        eprintln!("jobglass: no batch system told of job {}", args.job.as_deref().unwrap_or_default());
+        eprintln!("jobglass: nothing is known of job {}", args.job.as_deref().unwrap_or_default());
         return Ok(false);
     };
     eprintln!("jobglass: note {}", text(&answer["note"]));
@@ -94,7 +94,7 @@ fn list_cases(args: &ListCasesArgs) -> Result<bool> {
 fn open_case(args: &OpenCaseArgs) -> Result<bool> {
     let body = json!({"user": args.user, "job": args.job, "cluster": args.cluster, "reason": args.reason});
     let Some(answer) = server(&args.server)?.post_json("/api/v1/cases", &body)? else {
-        eprintln!("jobglass: no batch system told of job {}", args.job.as_deref().unwrap_or_default());
+        eprintln!("jobglass: nothing is known of job {}", args.job.as_deref().unwrap_or_default());
         return Ok(false);
     };
     eprintln!("jobglass: case {}", text(&answer["case"]));

@@ -115,7 +115,7 @@ fn explain(args: &ExplainArgs) -> Result<bool> {
     add(&mut parameters, "why_not", args.why_not.then_some("true").as_ref());
     let path = format!("/api/v1/jobs/{}/tags", escape(&args.id));
     let Some(answer) = server(&args.server)?.get(&path, &parameters)? else {
-        eprintln!("jobglass: no batch system told of job {}", args.id);
+        eprintln!("jobglass: nothing is known of job {}", args.id);
         return Ok(false);
     };
     if args.json {
@@ -236,7 +236,7 @@ fn say(args: &SetArgs, has: bool) -> Result<bool> {
     add(&mut parameters, "personal", args.personal.then_some("true").as_ref());
     let path = format!("/api/v1/jobs/{}/tags", escape(&args.id));
     let Some(answer) = server(&args.server)?.begin(&path, &parameters)? else {
-        eprintln!("jobglass: no batch system told of job {}", args.id);
+        eprintln!("jobglass: nothing is known of job {}", args.id);
         return Ok(false);
     };
     if args.json {

@@ -1,10 +1,10 @@
 //! Keeps jobs as their batch system accounts for them: each once, replaced when more is known of it.
 
 mod accounts;
+pub(crate) mod measured;
 mod rows;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use duckdb::{Connection, params_from_iter};
 use record::accounting::Accounting;
@@ -26,33 +26,6 @@ pub struct Accounted {
     pub replaced: u64,
     /// Of which more was known: that one has ended is not forgotten when an older text says it runs.
     pub older: u64,
-}
-
-/// Whether there may be jobs that were measured and that nobody accounts for: to look would take as long as many a question.
-#[derive(Debug)]
-pub struct Unaccounted(AtomicBool);
-
-impl Default for Unaccounted {
-    /// Nobody has looked yet.
-    fn default() -> Self {
-        Unaccounted(AtomicBool::new(true))
-    }
-}
-
-impl Unaccounted {
-    pub fn there_are(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// To be said before they are there for all to see.
-    pub fn say_there_are(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    /// To be said when all can see that.
-    pub fn say_there_are_none(&self) {
-        self.0.store(false, Ordering::Release);
-    }
 }
 
 /// The tables of jobs, of their steps and of what they had on each node.
@@ -115,11 +88,9 @@ impl Writer {
         };
         accounts.places.append(&transaction, &self.database, DUE)?;
         wish(&transaction, &self.tags.get(), &self.people.get(), &accounts.wishes)?;
-        let is_left = !self.unaccounted.there_are() || mark_measured(&transaction, &accounts.names)?;
+        let has_measured = self.has_measured && measured::give_way(&transaction, &accounts.names)?;
         transaction.commit()?;
-        if !is_left {
-            self.unaccounted.say_there_are_none();
-        }
+        self.has_measured = has_measured;
         self.node_lists.extend(lists);
         self.newest_submit = self.newest_submit.max(accounts.newest);
         for (id, (start, end)) in accounts.ids.iter().zip(&accounts.times) {
@@ -133,7 +104,7 @@ impl Writer {
         Ok(Accounted { older: accounted.older + accounts.older, ..accounted })
     }
 
-    /// Which lists of nodes are kept already, when the newest job was submitted, and whether all that was measured is accounted for.
+    /// Which lists of nodes are kept already, when the newest job was submitted, and whether there are accounts of ours.
     pub(crate) fn load_accounting(&mut self) -> Result<(), StoreError> {
         let mut query = self.connection.prepare("SELECT DISTINCT list FROM node_list")?;
         let mut rows = query.query([])?;
@@ -141,12 +112,11 @@ impl Writer {
             self.node_lists.insert(xxh3_64(row.get::<_, String>(0)?.as_bytes()));
         }
         drop(rows);
-        let newest = "SELECT max(coalesce(submit_ns, start_ns)) FROM accounting";
+        let newest =
+            "SELECT max(coalesce(submit_ns, start_ns)) FROM accounting WHERE is_only_measured IS NOT TRUE";
         let newest: Option<i64> = self.connection.query_row(newest, [], |row| row.get(0))?;
         self.newest_submit = newest.unwrap_or(i64::MIN);
-        if !mark_measured(&self.connection, &[])? {
-            self.unaccounted.say_there_are_none();
-        }
+        self.has_measured = measured::are_there(&self.connection)?;
         Ok(())
     }
 }
@@ -205,7 +175,7 @@ fn append(
 }
 
 /// Keeps the nodes behind lists of them that are new, and says which; a list that cannot be expanded is of no node.
-fn keep_lists(
+pub(crate) fn keep_lists(
     connection: &Connection,
     known: &HashSet<u64>,
     lists: &HashMap<u64, String>,
@@ -252,37 +222,12 @@ fn replace(connection: &Connection, there: &str) -> Result<Accounted, StoreError
     Ok(Accounted { new: (kept - replaced) as u64, replaced: replaced as u64, older: older as u64 })
 }
 
-/// What was measured of these jobs stands beside their accounts from now on, not for itself; says whether others are left.
-fn mark_measured(connection: &Connection, names: &[(String, Option<String>)]) -> Result<bool, StoreError> {
-    let sql = "SELECT rowid, job, cluster FROM job WHERE job IS NOT NULL AND NOT is_accounted";
-    let mut query = connection.prepare(sql)?;
-    let mut rows = query.query([])?;
-    let mut clusters: Option<HashMap<&str, Option<&str>>> = None;
-    let (mut found, mut is_left) = (Vec::new(), false);
-    while let Some(row) = rows.next()? {
-        let (place, name, cluster): (i64, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let clusters = clusters.get_or_insert_with(|| {
-            names.iter().map(|(name, cluster)| (&**name, cluster.as_deref())).collect()
-        });
-        if clusters.get(&*name).is_some_and(|own| may_be_same(*own, cluster.as_deref())) {
-            found.push(place.to_string());
-        } else {
-            is_left = true;
-        }
-    }
-    if !found.is_empty() {
-        let sql = format!("UPDATE job SET is_accounted = true WHERE rowid IN ({})", found.join(", "));
-        connection.execute_batch(&sql)?;
-    }
-    Ok(is_left)
-}
-
 /// Agents learn the name of their cluster later than that of the job, and a text may leave it out.
 pub(crate) fn may_be_same(a: Option<&str>, b: Option<&str>) -> bool {
     a.zip(b).is_none_or(|(a, b)| a == b)
 }
 
-/// Which of the jobs that were measured are accounted for, of those with these names.
+/// Of which of the jobs with these names a batch system has told.
 pub(crate) fn accounted(
     connection: &Connection,
     names: &[&str],
@@ -291,7 +236,7 @@ pub(crate) fn accounted(
         return Ok(Vec::new());
     }
     let sql = format!(
-        "SELECT DISTINCT job, cluster FROM accounting WHERE job IN ({})",
+        "SELECT DISTINCT job, cluster FROM accounting WHERE job IN ({}) AND is_only_measured IS NOT TRUE",
         vec!["?"; names.len()].join(", ")
     );
     let mut query = connection.prepare(&sql)?;
@@ -320,7 +265,7 @@ mod tests {
         let made = |batch: rows::Columns| -> Vec<String> {
             batch.unwrap().schema().fields().iter().map(|field| field.name().clone()).collect()
         };
-        let decided: Vec<&str> = TAGS.into_iter().chain([RULES, JUDGED]).collect();
+        let decided: Vec<&str> = TAGS.into_iter().chain([RULES, JUDGED, "is_only_measured"]).collect();
         for (table, batch) in TABLES.into_iter().zip([rows::jobs, rows::steps, rows::nodes]) {
             let mut told = columns(table);
             told.retain(|name| table != TABLES[0] || !decided.contains(&&**name));

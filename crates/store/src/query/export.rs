@@ -10,7 +10,7 @@ use record::bytes::Bytes;
 use record::measure::{Exported, Job, Measures, Name, Point, Series, Told};
 use serde_json::Value;
 
-use super::jobs::{ACCOUNTED, Which, plain};
+use super::jobs::{ACCOUNTED, Which};
 use super::{Conditions, Reader, Snapshot};
 use crate::StoreError;
 
@@ -35,6 +35,8 @@ impl Snapshot<'_> {
         if let Some(after) = after {
             conditions.add(&format!("c.id > {after}"), []);
         }
+        // What was only measured has neither a project nor an end that anybody told.
+        conditions.add("c.is_only_measured IS NOT TRUE", []);
         let columns: Vec<String> = COLUMNS.split(',').map(|name| format!("c.{}", name.trim())).collect();
         let sql = format!(
             "SELECT {} FROM {ACCOUNTED} {} {} ORDER BY c.id LIMIT {limit}",
@@ -42,7 +44,7 @@ impl Snapshot<'_> {
             which.beside(std::iter::empty()),
             conditions.sql()
         );
-        let jobs = self.rows(&plain(&sql), &conditions.values, job)?;
+        let jobs = self.rows(&sql, &conditions.values, job)?;
         let mut all: BTreeMap<u64, Exported> = jobs
             .into_iter()
             .map(|(id, job)| (id, Exported { id, job, measures: Measures::default() }))

@@ -7,9 +7,10 @@ use super::jobs::{self, USUAL};
 use super::{Conditions, Filter, Rows, Snapshot, object, time};
 use crate::StoreError;
 
-/// A job as its batch system accounts for it.
+/// A job as its batch system accounts for it, or as it was measured where none does.
 pub(super) struct Account {
     pub id: u64,
+    pub is_only_measured: bool,
     pub row: Map<String, Value>,
 }
 
@@ -49,17 +50,17 @@ impl Snapshot<'_> {
         let columns: Vec<_> = USUAL.iter().filter_map(|name| jobs::column(name)).collect();
         let select: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
         let sql = format!(
-            "SELECT c.id, {} FROM {} {} {order}",
+            "SELECT c.id, coalesce(c.is_only_measured, false), {} FROM {} {} {order}",
             select.join(", "),
             jobs::ACCOUNTED,
             conditions.sql()
         );
-        self.rows(&jobs::plain(&sql), &conditions.values, |row| {
+        self.rows(&sql, &conditions.values, |row| {
             let mut made = Map::new();
             for (at, column) in columns.iter().enumerate() {
-                made.insert(column.name.clone(), jobs::value(column, row.get(at + 1)?));
+                made.insert(column.name.clone(), jobs::value(column, row.get(at + 2)?));
             }
-            Ok(Account { id: row.get(0)?, row: made })
+            Ok(Account { id: row.get(0)?, is_only_measured: row.get(1)?, row: made })
         })
     }
 

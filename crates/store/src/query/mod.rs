@@ -30,7 +30,6 @@ use record::metric::Metric;
 use serde_json::{Map, Value, json};
 
 use crate::StoreError;
-use crate::accounting::Unaccounted;
 use crate::sight::{self, Sight};
 use crate::tags::{Declared, Shared};
 
@@ -61,7 +60,6 @@ pub struct Filter {
 pub struct Reader {
     connection: Connection,
     site: Arc<Site>,
-    unaccounted: Arc<Unaccounted>,
     tags: Arc<Shared>,
     sight: Sight,
 }
@@ -72,7 +70,6 @@ pub(crate) struct Snapshot<'c> {
     /// None where one query is all there is.
     transaction: Option<Transaction<'c>>,
     pub(crate) site: &'c Site,
-    unaccounted: &'c Unaccounted,
 }
 
 /// Ends the question that a reader is at.
@@ -87,13 +84,8 @@ impl Stop {
 type Rows = Vec<Map<String, Value>>;
 
 impl Reader {
-    pub(crate) fn new(
-        connection: Connection,
-        site: Arc<Site>,
-        unaccounted: Arc<Unaccounted>,
-        tags: Arc<Shared>,
-    ) -> Reader {
-        Reader { connection, site, unaccounted, tags, sight: Sight::All }
+    pub(crate) fn new(connection: Connection, site: Arc<Site>, tags: Arc<Shared>) -> Reader {
+        Reader { connection, site, tags, sight: Sight::All }
     }
 
     /// Sees only so much from now on.
@@ -129,12 +121,7 @@ impl Reader {
     }
 
     fn snapshot<'c>(&'c self, transaction: Option<Transaction<'c>>) -> Snapshot<'c> {
-        Snapshot {
-            connection: &self.connection,
-            transaction,
-            site: &self.site,
-            unaccounted: &self.unaccounted,
-        }
+        Snapshot { connection: &self.connection, transaction, site: &self.site }
     }
 
     /// Processes in the order in which they began.
@@ -148,7 +135,8 @@ impl Reader {
         self.ask(|snapshot| {
             let mut resources = snapshot.resources(filter, now_ns)?;
             let mut job = snapshot.job(filter)?;
-            let account = snapshot.account(filter)?;
+            // What was only measured is said of its resources.
+            let account = snapshot.account(filter)?.filter(|account| !account.is_only_measured);
             if let Some(account) = &account {
                 account.overrule(&mut resources);
             }

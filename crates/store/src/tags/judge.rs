@@ -6,7 +6,7 @@ use duckdb::{Connection, params_from_iter};
 
 use super::{Declared, JUDGED, RULES, Rule, TAGS, declare, hand, software};
 use crate::StoreError;
-use crate::query::jobs::{Which, bound, plain};
+use crate::query::jobs::{Which, bound};
 use crate::write::now_ns;
 
 /// The jobs that are judged together.
@@ -140,12 +140,12 @@ fn query(
         beside.push_str(&format!(" LEFT JOIN ({}) w ON w.place = c.rowid", answers.text));
         values.extend(answers.values);
     }
-    let text = plain(&format!(
+    let text = format!(
         "SELECT c.rowid AS place, {} FROM accounting c {} WHERE {} AND {BEGUN}",
         columns.join(", "),
         in_time(&beside, time),
         jobs.condition
-    ));
+    );
     Ok(Query { text, values })
 }
 
@@ -162,7 +162,7 @@ pub fn counting(declared: &Declared) -> (String, Vec<Sql>) {
     }
     let beside = which.beside(std::iter::empty());
     let text = format!("SELECT {} FROM accounting c {beside} WHERE {BEGUN}", counts.join(", "));
-    (plain(&text), values)
+    (text, values)
 }
 
 /// What was measured is looked for only in the time of these jobs: of a collection of years that is a part of the table.

@@ -77,8 +77,7 @@ impl JobColumn {
 }
 
 /// A job that has begun: one that was cancelled before has a start in some texts, and never had a node.
-pub(super) const STARTED: &str =
-    "(c.start_ns IS NOT NULL AND (c.node_list IS NOT NULL OR NOT c.is_accounted))";
+pub(super) const STARTED: &str = "(c.start_ns IS NOT NULL AND c.node_list IS NOT NULL)";
 
 /// The columns of a site, and what conditions may name.
 #[derive(Debug, Clone)]

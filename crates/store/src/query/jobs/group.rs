@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::columns::STARTED;
-use super::{ACCOUNTED, Rows, Snapshot, UNACCOUNTED, Which, plain};
+use super::{ACCOUNTED, Rows, Snapshot, Which};
 use crate::StoreError;
 
 /// What the jobs of a row have in common. Times are those of UTC, of the start, or of the submission where none began.
@@ -96,21 +96,11 @@ impl Snapshot<'_> {
             "sum(c.elapsed_ns::DOUBLE * c.cores) DESC NULLS LAST, key"
         };
         let beside = which.beside(std::iter::empty());
-        let grouped = |from: &str| {
-            let (key, conditions) = (by.key(), conditions.sql());
-            format!(
-                "SELECT {key} AS key, {together} FROM {from} {beside} {conditions} GROUP BY key ORDER BY {order}"
-            )
-        };
-        let sql = match self.sources() {
-            [_] => plain(&grouped(ACCOUNTED)),
-            _ => {
-                let both = format!(
-                    "(SELECT rowid AS place, true AS is_accounted, * FROM accounting UNION ALL SELECT * FROM {UNACCOUNTED}) c"
-                );
-                grouped(&both)
-            }
-        };
+        let sql = format!(
+            "SELECT {} AS key, {together} FROM {ACCOUNTED} {beside} {} GROUP BY key ORDER BY {order}",
+            by.key(),
+            conditions.sql()
+        );
         self.rows(&sql, &conditions.values, |row| {
             let mut made = Map::new();
             made.insert(by.name().to_owned(), by.word(row.get(0)?));

@@ -46,20 +46,8 @@ pub struct Page {
     pub limit: Option<u64>,
 }
 
-/// Jobs as their batch system accounts for them: the table itself, of which [`plain`] makes what columns name.
+/// Jobs as their batch system accounts for them, or as they were measured where none does.
 pub(super) const ACCOUNTED: &str = "accounting c";
-/// Jobs that were measured and that nobody accounts for, with the same columns.
-const UNACCOUNTED: &str = "(SELECT * FROM (SELECT rowid AS place, true AS is_accounted, * FROM accounting LIMIT 0) \
-    UNION ALL BY NAME SELECT rowid AS place, false AS is_accounted, cluster, job, job AS shown, \"user\", start_ns, end_ns, \
-      end_ns - start_ns AS elapsed_ns, CASE state WHEN 'running' THEN 'RUNNING' END AS state, \
-      nodes::UBIGINT AS nodes, reserved_cpus::UBIGINT AS cores, reserved_gpus::UBIGINT AS gpus, \
-      reserved_memory::UBIGINT AS memory \
-    FROM job WHERE job IS NOT NULL AND NOT is_accounted) c";
-
-/// A query of [`ACCOUNTED`]. A subquery with these two columns would do, but takes longer to plan than many a question to answer.
-pub(crate) fn plain(sql: &str) -> String {
-    sql.replace("c.is_accounted", "true").replace("c.place", "c.rowid")
-}
 
 /// Whether something of another table is of the same cluster as `c`, or of one that is not known: comparisons of one side with the other only.
 /// `a = b OR a IS NULL OR b IS NULL` would say it in fewer words, and have the database compare each row with each.
@@ -96,10 +84,7 @@ impl Reader {
     }
 
     pub fn count_jobs(&self, which: &Which) -> Result<u64, StoreError> {
-        match self.unaccounted.there_are() {
-            true => self.ask(|snapshot| snapshot.count_jobs(which)),
-            false => self.ask_one(|snapshot| snapshot.count_jobs(which)),
-        }
+        self.ask_one(|snapshot| snapshot.count_jobs(which))
     }
 
     /// Jobs put together, those with most processor time first, or in the order of time.
@@ -109,8 +94,7 @@ impl Reader {
 }
 
 impl Snapshot<'_> {
-    /// Each table is asked for its own first rows: of one table the database reads only what it needs for them. What is to be said of
-    /// a job is computed, and looked for beside it, when it is known to be among the first.
+    /// What is to be said of a job is computed, and looked for beside it, when it is known to be among the first.
     fn jobs(&self, which: &Which, page: &Page) -> Result<Found, StoreError> {
         let conditions = which.conditions();
         let beside = which.beside(iter::once(&page.sort));
@@ -118,39 +102,19 @@ impl Snapshot<'_> {
         let select = named.collect::<Vec<_>>().join(", ");
         let beside_first = Which::default().beside(page.columns.iter());
         let limit = if page.limit.is_some() { "LIMIT ?" } else { "" };
-        let order = |later| order(page, later);
-        let of_source = |jobs: &&'static str| {
-            let own = if *jobs == ACCOUNTED { "c.rowid AS place, true AS is_accounted, " } else { "" };
-            let found = format!(
-                "SELECT c.*, {own}{} AS sorted FROM {jobs} {beside} {} {} {limit}",
-                page.sort.sql,
-                conditions.sql(),
-                order("place")
-            );
-            format!(
-                "SELECT {select}, c.sorted AS sorted, c.is_accounted AS is_accounted, c.place AS place \
-                 FROM ({}) c {beside_first}",
-                query(jobs, found)
-            )
-        };
-        let sources = self.sources();
-        let each: Vec<String> = sources.iter().map(of_source).collect();
+        let found = format!(
+            "SELECT c.*, c.rowid AS place, {} AS sorted FROM {ACCOUNTED} {beside} {} {} {limit}",
+            page.sort.sql,
+            conditions.sql(),
+            order(page)
+        );
         // Rows stay in their order where nothing is put beside them.
-        let sql = match &each[..] {
-            [only] if beside_first.is_empty() => only.clone(),
-            [only] => format!("{only} {}", order("place")),
-            all => {
-                format!(
-                    "SELECT * FROM ({}) {} {limit}",
-                    all.join(" UNION ALL "),
-                    order("is_accounted, place")
-                )
-            }
-        };
-        let limit = page.limit.map(|limit| Sql::UBigInt(limit.saturating_add(1)));
-        let of_each = || conditions.values.iter().chain(&limit).cloned();
-        let mut values: Vec<Sql> = sources.iter().flat_map(|_| of_each()).collect();
-        values.extend(limit.clone().filter(|_| sources.len() > 1));
+        let again = if beside_first.is_empty() { String::new() } else { order(page) };
+        let sql = format!(
+            "SELECT {select}, c.sorted AS sorted, c.place AS place FROM ({found}) c {beside_first} {again}"
+        );
+        let mut values = conditions.values;
+        values.extend(page.limit.map(|limit| Sql::UBigInt(limit.saturating_add(1))));
         let mut found = Found::new(page);
         self.each(&sql, &values, |row| found.take(row))?;
         Ok(found)
@@ -161,13 +125,8 @@ impl Snapshot<'_> {
         // With something bound, the question needs no transaction of its own, which would take as long as to count all.
         let mut values = conditions.values.clone();
         values.push(Sql::UBigInt(1));
-        let mut count = 0;
-        for jobs in self.sources() {
-            let sql =
-                query(jobs, format!("SELECT count(*) FROM {jobs} {beside} {} LIMIT ?", conditions.sql()));
-            count += self.rows(&sql, &values, |row| row.get::<_, u64>(0))?.iter().sum::<u64>();
-        }
-        Ok(count)
+        let sql = format!("SELECT count(*) FROM {ACCOUNTED} {beside} {} LIMIT ?", conditions.sql());
+        Ok(self.rows(&sql, &values, |row| row.get::<_, u64>(0))?.iter().sum())
     }
 
     /// The columns that jobs have here: those that are always there, and those of what other systems measured.
@@ -176,23 +135,13 @@ impl Snapshot<'_> {
         let own = self.rows(sql, &[], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(Columns::with(&own))
     }
-
-    /// Where jobs are.
-    fn sources(&self) -> &'static [&'static str] {
-        if self.unaccounted.there_are() { &[ACCOUNTED, UNACCOUNTED] } else { &[ACCOUNTED] }
-    }
-}
-
-/// A query of one of the sources.
-fn query(jobs: &str, sql: String) -> String {
-    if jobs == ACCOUNTED { plain(&sql) } else { sql }
 }
 
 /// The first rows: newest unless asked otherwise; what is not known is last. The later words decide between equals, so that two
 /// questions have one answer.
-fn order(page: &Page, later: &str) -> String {
+fn order(page: &Page) -> String {
     let way = if page.is_ascending { "ASC" } else { "DESC" };
-    format!("ORDER BY sorted {way} NULLS LAST, {later} {way}")
+    format!("ORDER BY sorted {way} NULLS LAST, place {way}")
 }
 
 impl Which {
@@ -222,11 +171,8 @@ impl Which {
             conditions.add(text, [Sql::BigInt(until), Sql::BigInt(until)]);
         }
         if let Some(node) = &self.node {
-            conditions.add(
-                "(c.node_list IN (SELECT list FROM node_list WHERE host = ?) OR NOT c.is_accounted \
-                  AND c.job IN (SELECT job FROM job_sample WHERE host = ? OR node = ?))",
-                iter::repeat_n(Sql::Text(node.clone()), 3),
-            );
+            let text = "c.node_list IN (SELECT list FROM node_list WHERE host = ?)";
+            conditions.add(text, [Sql::Text(node.clone())]);
         }
         self.tagged.conditions().into_iter().for_each(|(text, values)| conditions.add(&text, values));
         for condition in &self.conditions {
@@ -270,8 +216,7 @@ mod tests {
             let which = Which { conditions: vec![condition], ..Which::default() };
             let conditions = which.conditions();
             let beside = which.beside(iter::empty());
-            let sql =
-                plain(&format!("EXPLAIN SELECT count(*) FROM accounting c {beside} {}", conditions.sql()));
+            let sql = format!("EXPLAIN SELECT count(*) FROM accounting c {beside} {}", conditions.sql());
             let plan: String =
                 connection.query_row(&sql, params_from_iter(&conditions.values), |row| row.get(1)).unwrap();
             assert!(plan.contains("HASH_JOIN"), "{text}:\n{plan}");

@@ -11,7 +11,7 @@ use tags::Declaration;
 use super::opinions::is_hidden;
 use super::{Reader, Snapshot, bits, object, tagged};
 use crate::StoreError;
-use crate::query::jobs::{FIXED, Which, bound, plain};
+use crate::query::jobs::{FIXED, Which, bound};
 use crate::query::{Filter, time};
 use crate::tags::{Bits, Declared, Known, Rule, TAGS};
 
@@ -160,11 +160,11 @@ impl Snapshot<'_> {
         select.extend(questions.values().map(|sql| sql.text.clone()));
         let which = Which { conditions: conditions.into_iter().cloned().collect(), ..Which::default() };
         let shown = columns.keys().filter_map(|name| FIXED.named(name));
-        let sql = plain(&format!(
+        let sql = format!(
             "SELECT {} FROM accounting c {} WHERE c.id = {id}",
             if select.is_empty() { "1".to_owned() } else { select.join(", ") },
             which.beside(shown)
-        ));
+        );
         let values: Vec<Sql> =
             questions.values().flat_map(|sql| sql.values.iter().cloned().map(bound)).collect();
         let rows = self.rows(&sql, &values, |row| {

@@ -48,13 +48,13 @@ impl Snapshot<'_> {
     /// Those that are counted besides what rules have set.
     pub(super) fn assigned(&self, which: &Which, key: &str) -> Result<Vec<Assigned>, StoreError> {
         let (conditions, beside) = (which.conditions(), which.beside(std::iter::empty()));
-        let sql = super::super::jobs::plain(&format!(
+        let sql = format!(
             "SELECT {}, count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0), {key} AS key, h.tag \
              FROM accounting c JOIN (SELECT DISTINCT id, tag FROM assignment h WHERE {}) h ON h.id = c.id {beside} {} GROUP BY ALL",
             tagged::words(),
             tagged::SET,
             conditions.sql()
-        ));
+        );
         self.rows(&sql, &conditions.values, |row| {
             let at = TAGS.len();
             Ok(Assigned {

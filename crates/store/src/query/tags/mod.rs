@@ -137,13 +137,13 @@ impl Snapshot<'_> {
 
     fn count_tags(&self, which: &Which, by: TagsBy, declared: &Declared) -> Result<Rows, StoreError> {
         let (conditions, beside) = (which.conditions(), which.beside(std::iter::empty()));
-        let sql = super::jobs::plain(&format!(
+        let sql = format!(
             "SELECT {}, count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0), {} AS key \
              FROM accounting c {beside} {} AND c.rules IS NOT NULL GROUP BY ALL",
             tagged::words(),
             by.key(),
             conditions.sql()
-        ));
+        );
         let mut sums: BTreeMap<(Option<String>, usize), Sum> = BTreeMap::new();
         self.each(&sql, &conditions.values, |row| {
             let (bits, sum) = (bits(row, 0)?, sum(row, TAGS.len())?);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Reader, Snapshot, object};
 use crate::StoreError;
-use crate::query::jobs::{Wanted, Which, plain};
+use crate::query::jobs::{Wanted, Which};
 
 /// How many jobs are shown as examples, and users and partitions with the most.
 const EXAMPLES: u64 = 5;
@@ -33,7 +33,7 @@ impl Snapshot<'_> {
         fitting.conditions.push(condition.clone());
         let (conditions, beside) = (fitting.conditions(), fitting.beside(std::iter::empty()));
         let ask = |select: &str, rest: &str| {
-            plain(&format!("SELECT {select} FROM accounting c {beside} {} {rest}", conditions.sql()))
+            format!("SELECT {select} FROM accounting c {beside} {} {rest}", conditions.sql())
         };
         let together = ask(
             "count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0), count(DISTINCT c.\"user\"), \
@@ -81,11 +81,11 @@ impl Snapshot<'_> {
         let (conditions, beside) = (which.conditions(), of.beside(std::iter::empty()));
         let mut values: Vec<_> = conditions.values.clone();
         values.extend(sql.values.into_iter().map(crate::query::jobs::bound));
-        let sql = plain(&format!(
+        let sql = format!(
             "SELECT count(*) FROM accounting c {beside} {} AND ({}) IS NULL",
             conditions.sql(),
             sql.text
-        ));
+        );
         Ok(self.rows(&sql, &values, |row| row.get::<_, u64>(0))?.iter().sum())
     }
 
@@ -104,7 +104,7 @@ impl Snapshot<'_> {
 
     fn count_accounted(&self, which: &Which) -> Result<u64, StoreError> {
         let (conditions, beside) = (which.conditions(), which.beside(std::iter::empty()));
-        let sql = plain(&format!("SELECT count(*) FROM accounting c {beside} {}", conditions.sql()));
+        let sql = format!("SELECT count(*) FROM accounting c {beside} {}", conditions.sql());
         Ok(self.rows(&sql, &conditions.values, |row| row.get::<_, u64>(0))?.iter().sum())
     }
 }

@@ -1,0 +1,210 @@
+//! Jobs that were measured and of which no batch system has told: they are listed, judged and spoken of as others are, and give way to what
+//! a batch system tells later.
+
+#[allow(dead_code, reason = "only what batches are made of is used here")]
+mod common;
+
+use common::{HOST, SECOND, batch, stream};
+use record::accounting::{Accounting, State};
+use record::batch::Batch;
+use record::entry::Entry;
+use record::metric::id;
+use record::reading::{JobReading, Reading, Reserved, Values};
+use serde_json::Value;
+use store::jobs::{Page, Tagged, Wanted, Which, column};
+use store::notes::About;
+use store::query::notes::Notes;
+use store::query::tags::Explain;
+use store::sight::Sight;
+use store::tags::{Assignment, PIECE};
+use store::{Accounts, Filter, Limits, Site, Store, Writer, prepare};
+
+/// In 2100: a writer that is opened takes the time of now, which must not be later.
+const START: u64 = 4_102_473_600 * SECOND;
+const ITERATIVE: &str = "job_behavior ITERATIVE";
+const SINGLE: &str = "job_nnodes SINGLE";
+
+fn at(second: u64) -> u64 {
+    START + second * SECOND
+}
+
+/// A job of Alice's on some nodes, read at a second.
+fn reading(job: &str, nodes: &[&str], start: u64, second: u64, end: Option<u64>) -> Vec<Entry> {
+    let one = |node: &&str| {
+        let mut values = Values::default();
+        values.put(id::CPU, Some((second - start) * SECOND));
+        values.put(id::JOB_LOAD, Some(1));
+        let job = JobReading {
+            cluster: Some("tiny".into()),
+            job: Some(job.into()),
+            node: Some((*node).into()),
+            user: Some("alice".into()),
+            start: at(start),
+            end: end.map(at),
+            every: 10 * SECOND,
+            values,
+            reserved: Some(Reserved { cpus: Some(4), memory: Some(1 << 30), gpus: None }),
+            ..JobReading::default()
+        };
+        let reading = Reading { time: at(second), host: HOST.into(), jobs: vec![job], ..Reading::default() };
+        Entry::Reading(Box::new(reading))
+    };
+    nodes.iter().map(one).collect()
+}
+
+struct Machine {
+    _dir: tempfile::TempDir,
+    store: Store,
+    writer: Writer,
+    next: u64,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let dir = tempfile::tempdir().unwrap();
+        let site = Site::parse("renew_seconds = 60").unwrap();
+        let store = Store::open(dir.path(), &Limits::default()).unwrap().with_site(site);
+        let writer = store.writer().unwrap();
+        Machine { _dir: dir, store, writer, next: 1 }
+    }
+
+    /// Takes readings in, makes the rows that are due then, and judges.
+    fn measure(&mut self, entries: &[Entry], second: u64) {
+        let bytes = batch(stream(1), self.next, entries, &[]);
+        self.next += entries.len() as u64;
+        let prepared = prepare(&Batch::from_bytes(&bytes).unwrap(), &self.writer.catalogue()).unwrap();
+        let (now, reader) = (at(second) as i64, self.store.reader().unwrap());
+        self.writer.apply(vec![prepared], now).unwrap();
+        loop {
+            let due = self.writer.due(now);
+            if due.is_empty() {
+                break;
+            }
+            let rows = reader.summarise(&due, now).unwrap();
+            self.writer.keep_rows(due, &rows, 0).unwrap();
+        }
+        self.judge();
+    }
+
+    fn tell(&mut self, job: &str, submit: u64, start: u64, end: u64) {
+        let told = Accounting {
+            cluster: Some("tiny".into()),
+            job: Some(job.into()),
+            shown: job.into(),
+            user: Some("alice".into()),
+            account: Some("physics".into()),
+            submit: Some(at(submit)),
+            start: Some(at(start)),
+            end: Some(at(end)),
+            state: Some(State::Completed),
+            nodes: Some(1),
+            node_list: Some("n1".into()),
+            ..Accounting::default()
+        };
+        self.writer.account(&Accounts::of(&[told]).unwrap()).unwrap();
+        self.judge();
+    }
+
+    fn judge(&mut self) {
+        while !self.writer.judge_due(PIECE).unwrap().is_last {}
+    }
+
+    /// Number, state and nodes of the jobs that are listed.
+    fn listed(&self, which: &Which) -> Vec<[Value; 3]> {
+        let columns = ["job", "state", "node_list"].map(|name| column(name).unwrap().clone()).into();
+        let page = Page { columns, sort: column("start").unwrap().clone(), is_ascending: true, limit: None };
+        let reader = self.store.reader().unwrap();
+        let rows = reader.jobs(which, &page).unwrap().rows();
+        assert_eq!(reader.count_jobs(which).unwrap(), rows.len() as u64);
+        rows.iter().map(|row| ["job", "state", "node_list"].map(|name| row[name].clone())).collect()
+    }
+
+    fn having(&self, tag: &str) -> Vec<Value> {
+        let declared = self.store.tags();
+        let all = vec![Wanted::of(&declared, declared.named(tag).unwrap())];
+        let which = Which { tagged: Tagged { all, ..Tagged::default() }, ..Which::default() };
+        self.listed(&which).into_iter().map(|[job, ..]| job).collect()
+    }
+
+    fn explained(&self, job: &str) -> Value {
+        let filter = Filter { job: Some(job.into()), ..Filter::default() };
+        let what = Explain { filter, ..Explain::default() };
+        self.store.reader().unwrap().explain_tags(&what).unwrap().unwrap()
+    }
+
+    fn id(&self, job: &str) -> u64 {
+        let filter = Filter { job: Some(job.into()), ..Filter::default() };
+        self.store.reader().unwrap().owned(&filter).unwrap().unwrap().id
+    }
+}
+
+fn row(job: &str, state: Option<&str>, nodes: &str) -> [Value; 3] {
+    [job.into(), state.map_or(Value::Null, Value::from), nodes.into()]
+}
+
+#[test]
+fn what_was_only_measured_is_a_job_like_others() {
+    let mut machine = Machine::new();
+    for second in [10, 80] {
+        let (one, two) =
+            (reading("17", &["n1"], 0, second, None), reading("18", &["n1", "n2"], 5, second, None));
+        machine.measure(&[one, two].concat(), second);
+    }
+    assert_eq!(
+        machine.listed(&Which::default()),
+        [row("17", Some("RUNNING"), "n1"), row("18", Some("RUNNING"), "n[1-2]")]
+    );
+    let on = |node: &str| Which { node: Some(node.into()), ..Which::default() };
+    assert_eq!((machine.listed(&on("n2")).len(), machine.listed(&on("n1")).len()), (1, 2));
+    assert_eq!(machine.having(SINGLE), ["17"]);
+    assert_eq!(machine.explained("17")["is_provisional"], true);
+    assert_eq!(machine.having("avg_LA SINGLE CORE"), ["17", "18"]);
+    let id = machine.id("17");
+    machine.measure(&reading("17", &["n1"], 0, 91, Some(90)), 150);
+    // Ended; how, nobody knows.
+    assert_eq!(machine.listed(&Which::default())[0], row("17", None, "n1"));
+    assert_eq!(machine.explained("17")["is_provisional"], false);
+    assert_eq!((machine.id("17"), machine.having("job_status COMPLETED").len()), (id, 0));
+    // Seen by whose it is, and by nobody else.
+    for (user, jobs) in [("alice", 2), ("eve", 0)] {
+        let sight = Sight::Own { user: user.into(), projects: vec![], member_of: vec![] };
+        let reader = machine.store.reader_with(&sight).unwrap();
+        assert_eq!(reader.count_jobs(&Which::default()).unwrap(), jobs, "{user}");
+    }
+    // A run over the collection judges it as well.
+    machine.writer.begin_run(None, None).unwrap();
+    while !machine.writer.judge_piece(PIECE).unwrap().is_last {}
+    assert_eq!(machine.having(SINGLE), ["17"]);
+}
+
+#[test]
+fn it_gives_way_to_what_the_batch_system_tells() {
+    let mut machine = Machine::new();
+    machine.measure(
+        &[reading("17", &["n1"], 0, 31, Some(30)), reading("18", &["n1"], 0, 31, Some(30))].concat(),
+        100,
+    );
+    let tag = machine.store.tags().named(ITERATIVE).unwrap().tag.declared.id;
+    for job in ["17", "18"] {
+        let id = machine.id(job);
+        let said = Assignment { id, tag, is_set: true, is_personal: false, by: "alice".into(), reason: None };
+        machine.writer.assign(&said).unwrap();
+        machine.writer.add_note(&About::Job(id), "slow", "alice").unwrap();
+    }
+    machine.tell("17", 1, 1, 31);
+    assert_eq!(
+        machine.listed(&Which::default()),
+        [row("18", None, "n1"), row("17", Some("COMPLETED"), "n1")]
+    );
+    assert_eq!((machine.having(ITERATIVE).len(), machine.having("job_status COMPLETED").len()), (2, 1));
+    let which = Notes { job: Some("17".into()), ..Notes::default() };
+    assert_eq!(machine.store.reader().unwrap().notes(&which).unwrap().len(), 1);
+    assert_eq!(machine.explained("17")["said"].as_array().unwrap().len(), 1);
+    // Measured again, it is still the batch system's.
+    machine.measure(&reading("17", &["n1"], 0, 32, Some(32)), 200);
+    assert_eq!(machine.listed(&Which::default()).len(), 2);
+    // What was told before it was measured never has another account.
+    machine.tell("19", 300, 301, 330);
+    machine.measure(&reading("19", &["n1"], 301, 331, Some(330)), 400);
+    assert_eq!(machine.listed(&Which::default()).len(), 3);
+}
