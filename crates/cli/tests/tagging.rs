@@ -181,3 +181,30 @@ fn the_answer_says_why() {
     let run = tell(&server, &["tags", "run"]);
     assert!(run.starts_with("3 of 3 jobs judged by set"), "{run}");
 }
+
+/// As with `| head`: whoever has read enough closes the pipe.
+#[test]
+fn whoever_stops_reading_sees_no_error() {
+    let dir = new_dir();
+    let server = with_three_jobs(dir.path());
+    for arguments in [
+        vec!["tags", "explain", "1", "--why-not"],
+        vec!["tags", "explain", "1", "--json"],
+        vec!["tags", "try", "nodes > 1"],
+        vec!["tags", "list"],
+        vec!["tags", "run"],
+        vec!["tags", "set", "1", "job_bug DEADLOCK"],
+        vec!["tags", "agree", "1", "job_status COMPLETED"],
+        vec!["tags", "opinions"],
+        vec!["jobs", "--all-time"],
+        vec!["jobs", "--all-time", "--count"],
+        vec!["job", "1"],
+        vec!["whoami"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = server.ask(&arguments).stdout(writer).output().unwrap();
+        let error = text(&output.stderr);
+        assert!(output.status.success() && !error.contains("panicked"), "{arguments:?}: {error}");
+    }
+}

@@ -27,7 +27,7 @@ pub enum TagsCommand {
     Unset(SetArgs),
     /// Say that a tag which a rule has set on a job is right
     Agree(OpinionArgs),
-    /// Say that a tag which a rule has set on a job is wrong there; it stays, and whoever keeps the rules is told
+    /// Say that a tag which a rule has set on a job is wrong there; it stays, and whoever keeps the rules sees that
     Disagree(OpinionArgs),
     /// Have a tag which a rule has set on a job not shown to you any more
     Hide(OpinionArgs),

@@ -6,7 +6,7 @@ use jiff::Zoned;
 use serde_json::{Value, json};
 
 use super::show::{self, Shape};
-use super::{Parameters, Server, add, searches, server, when};
+use super::{Parameters, Server, add, pager, searches, server, when};
 use crate::args::JobsArgs;
 use crate::table::Table;
 
@@ -51,12 +51,11 @@ const HELP: &[show::Column] = &[
     ("MEANING", |row| show::text(&row["meaning"])),
 ];
 
-#[expect(clippy::print_stdout, reason = "the answer")]
 fn show_count(count: u64, args: &JobsArgs) -> Result<bool> {
     match Shape::from(args.shape) {
-        Shape::Json => println!("{{\"count\":{count}}}"),
-        Shape::Csv => println!("count\n{count}"),
-        Shape::Table => println!("{count}"),
+        Shape::Json => pager::line(format_args!("{{\"count\":{count}}}"))?,
+        Shape::Csv => pager::line(format_args!("count\n{count}"))?,
+        Shape::Table => pager::line(count)?,
     }
     Ok(count > 0)
 }

@@ -1,6 +1,7 @@
 //! Questions to the server: what ran, where, by whom, with which libraries.
 
 mod account;
+mod explain;
 mod job;
 pub mod jobs;
 pub mod notes;
@@ -205,12 +206,11 @@ pub fn login(args: &LoginArgs) -> Result<bool> {
     Ok(true)
 }
 
-#[expect(clippy::print_stdout, reason = "the answer")]
 pub fn whoami(args: &WhoamiArgs) -> Result<bool> {
     let who = server(&args.server)?.get("/api/v1/whoami", &[])?;
     let who = who.context("this server does not know the request: is it older?")?;
     if args.json {
-        println!("{who}");
+        pager::line(&who)?;
         return Ok(true);
     }
     let sees = match who["sees_projects"].as_array() {
@@ -221,10 +221,10 @@ pub fn whoami(args: &WhoamiArgs) -> Result<bool> {
             format!("sees their own jobs and those of {}", names.join(", "))
         }
     };
-    println!(
+    pager::line(format_args!(
         "{} ({}), {sees}",
         who["user"].as_str().unwrap_or_default(),
         who["role"].as_str().unwrap_or_default()
-    );
+    ))?;
     Ok(true)
 }

@@ -4,10 +4,9 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::show::{Column, text};
-use super::{Parameters, add, escape, rows, server};
+use super::{Parameters, add, escape, pager, rows, server};
 use crate::args::{OpinionArgs, OpinionsArgs};
 
-#[expect(clippy::print_stdout, reason = "the answer")]
 pub fn say(args: &OpinionArgs, word: &str) -> Result<bool> {
     let mut parameters = vec![("tag", args.tag.clone()), ("word", word.to_owned())];
     add(&mut parameters, "cluster", args.cluster.as_ref());
@@ -19,15 +18,15 @@ pub fn say(args: &OpinionArgs, word: &str) -> Result<bool> {
         return Ok(false);
     };
     if args.json {
-        println!("{answer}");
+        pager::line(&answer)?;
         return Ok(true);
     }
     let (job, tag) = (&args.id, text(&answer["tag"]));
     match (answer["taken_back"].as_bool(), word) {
-        (Some(true), _) => println!("{tag} on job {job}: taken back"),
-        (Some(false), _) => println!("{tag} on job {job}: there was nothing to take back"),
-        (None, "hide") => println!("{tag} on job {job} is not shown to you any more"),
-        (None, _) => println!("{tag} on job {job}: you {word}"),
+        (Some(true), _) => pager::line(format_args!("{tag} on job {job}: taken back"))?,
+        (Some(false), _) => pager::line(format_args!("{tag} on job {job}: there was nothing to take back"))?,
+        (None, "hide") => pager::line(format_args!("{tag} on job {job} is not shown to you any more"))?,
+        (None, _) => pager::line(format_args!("{tag} on job {job}: you {word}"))?,
     }
     Ok(true)
 }

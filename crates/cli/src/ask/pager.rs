@@ -1,5 +1,6 @@
 //! Long answers go through the user's pager, as `git` does it.
 
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::{Command, Stdio};
 
@@ -25,4 +26,9 @@ pub fn print(text: &str) -> io::Result<()> {
         let _ = input.write_all(text.as_bytes());
     }
     child.wait().map(|_| ())
+}
+
+/// Prints a line. Not as `println!` does it, which panics where nobody reads on.
+pub fn line(text: impl Display) -> io::Result<()> {
+    io::stdout().write_all(format!("{text}\n").as_bytes())
 }

@@ -1,5 +1,6 @@
 //! `jobglass tags`: which there are, who has them, why, and what a new rule would find.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -8,10 +9,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use super::show::{self, Column, text};
-use super::{Parameters, Server, add, add_times, escape, opinions, own_tags, proposals, rows, server};
-use crate::args::{
-    CountArgs, ExplainArgs, ListArgs, RunTagsArgs, SetArgs, SoftwareArgs, TagsCommand, TryArgs,
+use super::{
+    Parameters, Server, add, add_times, escape, explain, opinions, own_tags, pager, proposals, rows, server,
 };
+use crate::args::{CountArgs, ListArgs, RunTagsArgs, SetArgs, SoftwareArgs, TagsCommand, TryArgs};
 
 /// How often a run is looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -20,7 +21,7 @@ pub fn run(command: &TagsCommand) -> Result<bool> {
     match command {
         TagsCommand::List(args) => list(args),
         TagsCommand::Count(args) => count(args),
-        TagsCommand::Explain(args) => explain(args),
+        TagsCommand::Explain(args) => explain::explain(args),
         TagsCommand::Try(args) => trial(args),
         TagsCommand::Run(args) => judge(args),
         TagsCommand::Software(args) => software(args),
@@ -107,93 +108,6 @@ fn count(args: &CountArgs) -> Result<bool> {
     rows(&server(&args.server)?, "/api/v1/tags/count", &parameters, COUNTED, &args.shape.into())
 }
 
-#[expect(clippy::print_stdout, reason = "the answer")]
-fn explain(args: &ExplainArgs) -> Result<bool> {
-    let mut parameters = Parameters::new();
-    add(&mut parameters, "cluster", args.cluster.as_ref());
-    add(&mut parameters, "tag", args.tag.as_ref());
-    add(&mut parameters, "why_not", args.why_not.then_some("true").as_ref());
-    let path = format!("/api/v1/jobs/{}/tags", escape(&args.id));
-    let Some(answer) = server(&args.server)?.get(&path, &parameters)? else {
-        eprintln!("jobglass: nothing is known of job {}", args.id);
-        return Ok(false);
-    };
-    if args.json {
-        println!("{answer}");
-        return Ok(true);
-    }
-    println!("job {} of {}, {}", text(&answer["job_id"]), text(&answer["user"]), text(&answer["state"]));
-    if answer["is_judged"] != true {
-        println!("It was not judged yet.");
-    } else {
-        let provisional = if answer["is_provisional"] == true {
-            ": it runs, and what is said of it is provisional"
-        } else {
-            ""
-        };
-        println!("Judged {}{provisional}.", text(&answer["judged"]));
-    }
-    if let Some(coverage) = answer["coverage"].as_f64() {
-        println!("Measured for {coverage:.0} % of its time.");
-    }
-    let tags = answer["tags"].as_array().map_or(&[][..], Vec::as_slice);
-    let is_shown = |tag: &&Value| args.hidden || args.tag.is_some() || tag["is_hidden"] != true;
-    let (shown, hidden): (Vec<&Value>, Vec<&Value>) = tags.iter().partition(is_shown);
-    shown.into_iter().for_each(explain_one);
-    let said = answer["said"].as_array().map_or(&[][..], Vec::as_slice);
-    said.iter().for_each(|said| println!("\n{}", said_line(said)));
-    for refused in answer["refused"].as_array().into_iter().flatten() {
-        println!("\n? {}  (wished at submission) {}", text(&refused["wish"]), text(&refused["why"]));
-    }
-    if !hidden.is_empty() {
-        println!("\n{} that you have hidden: --hidden shows them.", hidden.len());
-    }
-    if tags.is_empty() && said.is_empty() {
-        println!("It has no tags. --why-not says why.");
-    }
-    Ok(true)
-}
-
-#[expect(clippy::print_stdout, reason = "the answer")]
-fn explain_one(tag: &Value) {
-    let has = if tag["has"] == true { "+" } else { "-" };
-    println!("\n{has} {}  (rule, version {})", text(&tag["tag"]), text(&tag["version"]));
-    for name in ["supposition", "recommendation"] {
-        if let Some(words) = tag[name].as_str().filter(|words| !words.is_empty()) {
-            println!("    {words}");
-        }
-    }
-    for step in tag["steps"].as_array().into_iter().flatten() {
-        println!("    {}", step_line(step));
-    }
-    match (tag["has"] == true, tag["holds_now"] == true) {
-        (true, false) => println!("    By the values of now it does not hold: they have changed since."),
-        (false, true) => {
-            println!("    It holds by the values of now: they have changed since, or somebody took it off.")
-        }
-        _ => {}
-    }
-    if tag["is_changed"] == true {
-        println!(
-            "    The rule has been changed since (version {}): jobglass tags run applies it.",
-            text(&tag["newest_version"])
-        );
-    }
-    let opinions = tag["opinions"].as_array().map_or(&[][..], Vec::as_slice);
-    opinions.iter().for_each(|opinion| println!("    {}", opinions::line(opinion)));
-}
-
-/// `+ job_behavior ITERATIVE  (anna, 2026-11-17T12:00:00Z, at submission)`, with its reason.
-fn said_line(said: &Value) -> String {
-    let mark = if said["has"] == true { "+" } else { "-" };
-    let mut words = vec![text(&said["by"]), text(&said["at"])];
-    words.extend(said["until"].as_str().map(|until| format!("until {until}")));
-    words.extend((said["at_submission"] == true).then(|| "at submission".to_owned()));
-    words.extend((said["is_personal"] == true).then(|| "personal".to_owned()));
-    let reason = said["reason"].as_str().map_or(String::new(), |reason| format!("\n    {reason}"));
-    format!("{mark} {}  ({}){reason}", text(&said["tag"]), words.join(", "))
-}
-
 const ON_SOFTWARE: &[Column] = &[
     TAG,
     ("OF", |row| text(&row["of"])),
@@ -205,7 +119,6 @@ const ON_SOFTWARE: &[Column] = &[
 ];
 
 /// Puts a tag on software, takes it off, or shows which there are.
-#[expect(clippy::print_stdout, reason = "the answer")]
 fn software(args: &SoftwareArgs) -> Result<bool> {
     let server = server(&args.server)?;
     let Some(tag) = &args.tag else {
@@ -218,7 +131,7 @@ fn software(args: &SoftwareArgs) -> Result<bool> {
     let answer = server.begin("/api/v1/tags/software", &parameters)?;
     let answer = answer.context("this server puts no tags on software: is it older?")?;
     if answer["is_new"] != true {
-        println!("{}: as it was before", text(&answer["tag"]));
+        pager::line(format_args!("{}: as it was before", text(&answer["tag"])))?;
         return Ok(true);
     }
     if !args.detach {
@@ -228,7 +141,6 @@ fn software(args: &SoftwareArgs) -> Result<bool> {
 }
 
 /// Says that a job has a tag, or has it not.
-#[expect(clippy::print_stdout, reason = "the answer")]
 fn say(args: &SetArgs, has: bool) -> Result<bool> {
     let mut parameters = vec![("tag", args.tag.clone()), ("has", has.to_string())];
     add(&mut parameters, "cluster", args.cluster.as_ref());
@@ -240,31 +152,15 @@ fn say(args: &SetArgs, has: bool) -> Result<bool> {
         return Ok(false);
     };
     if args.json {
-        println!("{answer}");
+        pager::line(&answer)?;
     } else {
         let word = if has { "has" } else { "has no longer" };
         let again = if answer["is_new"] == true { "" } else { ", as was said before" };
-        println!("job {} {word} {}{again}", args.id, text(&answer["tag"]));
+        pager::line(format_args!("job {} {word} {}{again}", args.id, text(&answer["tag"])))?;
     }
     Ok(true)
 }
 
-/// `! gpu_max = 0: true   gpu_max is 0; 0 from the bound`: with `!` what decides.
-fn step_line(step: &Value) -> String {
-    let mark = if step["decides"] == true { "!" } else { " " };
-    let holds = step["holds"].as_bool().map_or("unknown", |holds| if holds { "true" } else { "false" });
-    let mut said: Vec<String> = step["values"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|seen| format!("{} is {}", text(&seen["column"]), text(&seen["shown"])))
-        .collect();
-    said.extend(step["margin"].as_str().map(|margin| format!("{margin} from the bound")));
-    let said = if said.is_empty() { String::new() } else { format!("   ({})", said.join("; ")) };
-    format!("{mark} {}: {holds}{said}", text(&step["text"]))
-}
-
-#[expect(clippy::print_stdout, reason = "the answer")]
 fn trial(args: &TryArgs) -> Result<bool> {
     let mut parameters = vec![("condition", args.condition.clone())];
     add(&mut parameters, "than", args.than.as_ref());
@@ -274,11 +170,19 @@ fn trial(args: &TryArgs) -> Result<bool> {
         .context("this server cannot try rules: is it older?")?;
     let is_any = answer["jobs"].as_u64().is_some_and(|jobs| jobs > 0);
     if args.json {
-        println!("{answer}");
+        pager::line(&answer)?;
         return Ok(is_any);
     }
-    println!("{}", text(&answer["criterion"]));
-    println!(
+    pager::print(&found(&answer, args.than.as_deref()))?;
+    Ok(is_any)
+}
+
+/// What a condition finds, in words.
+fn found(answer: &Value, than: Option<&str>) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}", text(&answer["criterion"]));
+    let _ = writeln!(
+        out,
         "  finds {} jobs with {} core hours, of {} users in {} partitions; of {} jobs it is unknown",
         text(&answer["jobs"]),
         hours(&answer["core_hours"]),
@@ -289,22 +193,23 @@ fn trial(args: &TryArgs) -> Result<bool> {
     for (name, title) in [("most_users", "users"), ("most_partitions", "partitions")] {
         let most: Vec<String> = answer[name].as_array().into_iter().flatten().map(one_of_most).collect();
         if !most.is_empty() {
-            println!("  {title} with most: {}", most.join(", "));
+            let _ = writeln!(out, "  {title} with most: {}", most.join(", "));
         }
     }
     let examples: Vec<String> = answer["examples"].as_array().into_iter().flatten().map(text).collect();
     if !examples.is_empty() {
-        println!("  for example jobs {}", examples.join(", "));
+        let _ = writeln!(out, "  for example jobs {}", examples.join(", "));
     }
-    if let (Some(tag), difference @ Value::Object(_)) = (&args.than, &answer["difference"]) {
-        println!(
+    if let (Some(tag), difference @ Value::Object(_)) = (than, &answer["difference"]) {
+        let _ = writeln!(
+            out,
             "  than {tag}: {} jobs more, {} fewer, {} the same",
             text(&difference["only_new"]),
             text(&difference["only_old"]),
             text(&difference["both"])
         );
     }
-    Ok(is_any)
+    out
 }
 
 fn one_of_most(row: &Value) -> String {
@@ -349,21 +254,22 @@ fn last(server: &Server) -> Result<Value> {
     Ok(answer["run"].clone())
 }
 
-#[expect(clippy::print_stdout, reason = "the answer")]
 fn status(server: &Server, json: bool) -> Result<bool> {
     let run = last(server)?;
     if json {
-        println!("{run}");
+        pager::line(&run)?;
     } else if run.is_null() {
-        println!("The collection was never judged as a whole; jobs are judged when they are told.");
+        pager::line(format_args!(
+            "The collection was never judged as a whole; jobs are judged when they are told."
+        ))?;
     } else {
         let word = if run["ended"].is_null() { "so far" } else { "done" };
-        println!(
+        pager::line(format_args!(
             "{} of {} jobs judged by set {} of the rules, {word}; those that wait are not judged",
             text(&run["judged"]),
             text(&run["jobs"]),
             text(&run["rules"])
-        );
+        ))?;
     }
     Ok(!run.is_null())
 }

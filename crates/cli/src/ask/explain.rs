@@ -1,0 +1,132 @@
+//! `jobglass tags explain`: why a job has its tags, and why not others.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::show::text;
+use super::{Parameters, add, escape, opinions, pager, server};
+use crate::args::ExplainArgs;
+
+/// Prints why a job has its tags, and why not others.
+pub fn explain(args: &ExplainArgs) -> Result<bool> {
+    let mut parameters = Parameters::new();
+    add(&mut parameters, "cluster", args.cluster.as_ref());
+    add(&mut parameters, "tag", args.tag.as_ref());
+    add(&mut parameters, "why_not", args.why_not.then_some("true").as_ref());
+    let path = format!("/api/v1/jobs/{}/tags", escape(&args.id));
+    let Some(answer) = server(&args.server)?.get(&path, &parameters)? else {
+        eprintln!("jobglass: nothing is known of job {}", args.id);
+        return Ok(false);
+    };
+    let mut out = String::new();
+    if args.json {
+        let _ = writeln!(out, "{answer}");
+    } else {
+        head(&answer, &mut out);
+        tags(&answer, args.hidden || args.tag.is_some(), &mut out);
+    }
+    pager::print(&out)?;
+    Ok(true)
+}
+
+/// Which job it is, and what the decisions rest on.
+fn head(answer: &Value, out: &mut String) {
+    let [job, user, state] = ["job_id", "user", "state"].map(|name| text(&answer[name]));
+    let _ = writeln!(out, "job {job} of {user}, {state}");
+    if answer["is_judged"] == true {
+        let is_provisional = answer["is_provisional"] == true;
+        let provisional =
+            if is_provisional { ": it runs, and what is said of it is provisional" } else { "" };
+        let _ = writeln!(out, "Judged {}{provisional}.", text(&answer["judged"]));
+    } else {
+        let _ = writeln!(out, "It was not judged yet.");
+    }
+    if let Some(coverage) = answer["coverage"].as_f64() {
+        let _ = writeln!(out, "Measured for {coverage:.0} % of its time.");
+    }
+}
+
+/// What rules decided, what people said, and what they wished in vain.
+fn tags(answer: &Value, with_hidden: bool, out: &mut String) {
+    let list = |name: &str| answer[name].as_array().map_or(&[][..], Vec::as_slice);
+    let (tags, said) = (list("tags"), list("said"));
+    let is_shown = |tag: &&Value| with_hidden || tag["is_hidden"] != true;
+    let (shown, hidden): (Vec<&Value>, Vec<&Value>) = tags.iter().partition(is_shown);
+    shown.into_iter().for_each(|tag| by_rule(tag, out));
+    for said in said {
+        let _ = writeln!(out, "\n{}", said_line(said));
+    }
+    for refused in list("refused") {
+        let (wish, why) = (text(&refused["wish"]), text(&refused["why"]));
+        let _ = writeln!(out, "\n? {wish}  (wished at submission) {why}");
+    }
+    if !hidden.is_empty() {
+        let _ = writeln!(out, "\n{} that you have hidden: --hidden shows them.", hidden.len());
+    }
+    if tags.is_empty() && said.is_empty() {
+        let _ = writeln!(out, "It has no tags. --why-not says why.");
+    }
+}
+
+fn by_rule(tag: &Value, out: &mut String) {
+    let has = if tag["has"] == true { "+" } else { "-" };
+    let _ = writeln!(out, "\n{has} {}  (rule, version {})", text(&tag["tag"]), text(&tag["version"]));
+    for name in ["supposition", "recommendation"] {
+        if let Some(words) = tag[name].as_str().filter(|words| !words.is_empty()) {
+            let _ = writeln!(out, "    {words}");
+        }
+    }
+    for step in tag["steps"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "    {}", step_line(step));
+    }
+    match (tag["has"] == true, tag["holds_now"] == true) {
+        (true, false) => {
+            out.push_str("    By the values of now it does not hold: they have changed since.\n")
+        }
+        (false, true) => {
+            out.push_str(
+                "    It holds by the values of now: they have changed since, or somebody took it off.\n",
+            );
+        }
+        _ => {}
+    }
+    if tag["is_changed"] == true {
+        let _ = writeln!(
+            out,
+            "    The rule has been changed since (version {}): jobglass tags run applies it.",
+            text(&tag["newest_version"])
+        );
+    }
+    let opinions = tag["opinions"].as_array().map_or(&[][..], Vec::as_slice);
+    for opinion in opinions {
+        let _ = writeln!(out, "    {}", opinions::line(opinion));
+    }
+}
+
+/// `+ job_behavior ITERATIVE  (anna, 2026-11-17T12:00:00Z, at submission)`, with its reason.
+fn said_line(said: &Value) -> String {
+    let mark = if said["has"] == true { "+" } else { "-" };
+    let mut words = vec![text(&said["by"]), text(&said["at"])];
+    words.extend(said["until"].as_str().map(|until| format!("until {until}")));
+    words.extend((said["at_submission"] == true).then(|| "at submission".to_owned()));
+    words.extend((said["is_personal"] == true).then(|| "personal".to_owned()));
+    let reason = said["reason"].as_str().map_or(String::new(), |reason| format!("\n    {reason}"));
+    format!("{mark} {}  ({}){reason}", text(&said["tag"]), words.join(", "))
+}
+
+/// `! gpu_max = 0: true   gpu_max is 0; 0 from the bound`: with `!` what decides.
+fn step_line(step: &Value) -> String {
+    let mark = if step["decides"] == true { "!" } else { " " };
+    let holds = step["holds"].as_bool().map_or("unknown", |holds| if holds { "true" } else { "false" });
+    let mut said: Vec<String> = step["values"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|seen| format!("{} is {}", text(&seen["column"]), text(&seen["shown"])))
+        .collect();
+    said.extend(step["margin"].as_str().map(|margin| format!("{margin} from the bound")));
+    let said = if said.is_empty() { String::new() } else { format!("   ({})", said.join("; ")) };
+    format!("{mark} {}: {holds}{said}", text(&step["text"]))
+}
