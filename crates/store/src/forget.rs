@@ -63,7 +63,7 @@ const OLD_COMMANDS_OF_USER: &str = "DELETE FROM command_coarse c USING job_coars
 
 /// What belongs to whom the job belongs, by the job's id: its steps, what it had on its nodes, what people
 /// said of it, and what others measured of it.
-const OF_JOBS: [(&str, &str); 8] = [
+const OF_JOBS: [(&str, &str); 9] = [
     ("accounting_step", "id"),
     ("accounting_node", "id"),
     ("assignment", "id"),
@@ -72,11 +72,16 @@ const OF_JOBS: [(&str, &str); 8] = [
     ("measure", "job"),
     ("note", "id"),
     ("opinion", "id"),
+    ("account_moved", "told"),
 ];
 
 /// What happened in cases about a user.
 const ENTRIES_OF_USER: &str =
     "DELETE FROM contact_entry WHERE number IN (SELECT number FROM contact WHERE \"user\" = ?)";
+
+/// Jobs that ended before a time. What was only measured, and has no end, goes with what it was made of.
+const OLD_JOBS: &str = "(end_ns < ? OR is_only_measured AND end_ns IS NULL \
+    AND NOT EXISTS (SELECT 1 FROM job j WHERE j.job = accounting.job AND j.start_ns = accounting.start_ns))";
 
 /// The jobs of a user.
 const JOBS_OF_USER: &str = "SELECT id FROM accounting WHERE \"user\" = ? OR uid = ?";
@@ -99,13 +104,11 @@ impl Writer {
         let mut deleted = transaction.execute(measured, params![before_ns])?;
         for (table, column) in OF_JOBS {
             let sql =
-                format!("DELETE FROM {table} WHERE {column} IN (SELECT id FROM accounting WHERE end_ns < ?)");
+                format!("DELETE FROM {table} WHERE {column} IN (SELECT id FROM accounting WHERE {OLD_JOBS})");
             transaction.execute(&sql, params![before_ns])?;
         }
-        deleted += transaction.execute("DELETE FROM accounting WHERE end_ns < ?", params![before_ns])?;
-        // One without an end goes with what it was made of.
-        let left = "DELETE FROM accounting WHERE is_only_measured AND job NOT IN (SELECT job FROM job WHERE job IS NOT NULL)";
-        deleted += transaction.execute(left, [])?;
+        let accounts = format!("DELETE FROM accounting WHERE {OLD_JOBS}");
+        deleted += transaction.execute(&accounts, params![before_ns])?;
         transaction.commit()?;
         Ok(deleted as u64)
     }
@@ -134,12 +137,12 @@ impl Writer {
             }
         }
         transaction.commit()?;
-        if matches!(what, Forget::User(_)) {
-            self.declare_tags()?;
-        }
         // Batches that were prepared before may leave out what has just been deleted.
         let epoch = self.catalogue().read().epoch + 1;
         self.load_shared(epoch)?;
+        if matches!(what, Forget::User(_)) {
+            self.declare_tags()?;
+        }
         Ok(Forgotten { processes: processes as u64, shared: shared as u64 })
     }
 }

@@ -117,16 +117,6 @@ struct JobRow {
     account: Option<Measured>,
 }
 
-impl JobRow {
-    /// Whether it is one of these jobs: a cluster that is not known may be any.
-    fn is_among(&self, jobs: &[(String, Option<String>)]) -> bool {
-        let is_same =
-            |cluster: &Option<String>| accounting::may_be_same(cluster.as_deref(), self.cluster.as_deref());
-        let name = self.name.job();
-        name.is_some_and(|name| jobs.iter().any(|(job, cluster)| job == name && is_same(cluster)))
-    }
-}
-
 /// A row whose numbers stay.
 #[derive(Debug)]
 struct Stays {
@@ -348,9 +338,9 @@ impl Writer {
         }
         table.flush()?;
         drop(table);
-        let told = accounting::accounted(&transaction, &names)?;
-        let untold = made.rows.iter().filter(|row| !row.is_among(&told));
-        let untold: Vec<Measured> = untold.filter_map(|row| row.account.clone()).collect();
+        let told = measured::told(&transaction, &names)?;
+        let untold = made.rows.iter().filter_map(|row| row.account.as_ref());
+        let untold: Vec<&Measured> = untold.filter(|job| !told.iter().any(|told| told.is(job))).collect();
         let lists = untold.iter().filter_map(|job| job.node_list.clone());
         let lists = lists.map(|list| (xxh3_64(list.as_bytes()), list)).collect();
         let lists = accounting::keep_lists(&transaction, &self.node_lists, &lists)?;

@@ -3,6 +3,7 @@
 use duckdb::params;
 
 use crate::StoreError;
+use crate::accounting::measured;
 use crate::write::{Writer, now_ns};
 
 /// What a note is about.
@@ -28,7 +29,7 @@ impl Writer {
     pub fn add_note(&mut self, about: &About, text: &str, by: &str) -> Result<u64, StoreError> {
         let number = self.next_number("note")?;
         let (id, program) = match about {
-            About::Job(id) => (Some(*id), None),
+            About::Job(id) => (Some(measured::now(&self.connection, *id)?), None),
             About::Program(program) => (None, Some(program)),
         };
         self.connection.execute(
@@ -47,9 +48,10 @@ impl Writer {
     /// Opens a case; returns its number.
     pub fn open_case(&mut self, contact: &Contact, by: &str) -> Result<u64, StoreError> {
         let number = self.next_number("contact")?;
+        let job = contact.job.map(|id| measured::now(&self.connection, id)).transpose()?;
         self.connection.execute(
             "INSERT INTO contact VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, NULL)",
-            params![number, contact.user, contact.job, contact.reason, by, now_ns()],
+            params![number, contact.user, job, contact.reason, by, now_ns()],
         )?;
         Ok(number)
     }

@@ -125,6 +125,7 @@ const TABLES: &[(&str, Rows)] = &[
     ("approved_tag", Rows::Nobodys),
     ("rule_set", Rows::Nobodys),
     ("software_tag", Rows::Nobodys),
+    ("account_moved", Rows::Hidden),
     ("tag_due", Rows::Hidden),
     ("tag_run", Rows::Hidden),
     ("gap", Rows::Hidden),

@@ -4,6 +4,7 @@ use duckdb::Connection;
 use record::accounting::{Accounting, Exit, Placed, State, Step, TimeLimit, Tres, Usage};
 use record::bytes::Bytes;
 use record::measure::{Job, Measures, Point, Series, Told};
+use store::jobs::{Page, Which, column};
 use store::{Accounted, Accounts, Filter, Forget, Limits, Store, Writer};
 
 const SECOND: u64 = 1_000_000_000;
@@ -104,6 +105,25 @@ fn steps_are_shown_with_their_job() {
     assert_eq!((first["exit_code"].as_u64(), first["max_rss"].as_u64()), (Some(3), Some(1 << 20)));
     assert_eq!((&second["step"], second["cpu_time_s"].is_null()), (&"batch".into(), true));
     assert_eq!(steps("2").len(), 1);
+    // More processor time than fits when it is counted in hundredths of a nanosecond.
+    let mut large = job("3", 100, Some(5500));
+    let used = || Usage { total_cpu: Some(65_536 * 5000 * SECOND), ..Usage::default() };
+    let large_step = Step {
+        step: "0".into(),
+        cpus: Some(65_536),
+        elapsed: Some(5400 * SECOND),
+        used: used(),
+        ..Step::default()
+    };
+    large.steps = vec![large_step];
+    (large.cpus, large.elapsed, large.used) = (Some(65_536), Some(5400 * SECOND), used());
+    account(&mut writer, &[large]);
+    let share = steps("3")[0]["cpu_efficiency"].as_f64().unwrap();
+    assert!((share - 92.59).abs() < 0.01, "{share}");
+    let columns = vec![column("cpu_efficiency").unwrap().clone()];
+    let page = Page { sort: columns[0].clone(), columns, is_ascending: false, limit: Some(1) };
+    let rows = store.reader().unwrap().jobs(&Which::default(), &page).unwrap().rows();
+    assert!((rows[0]["cpu_efficiency"].as_f64().unwrap() - 92.59).abs() < 0.01, "{rows:?}");
 }
 
 /// Of what is submitted at a time that nobody knows.

@@ -52,6 +52,24 @@ fn reading(job: &str, nodes: &[&str], start: u64, second: u64, end: Option<u64>)
     nodes.iter().map(one).collect()
 }
 
+/// As a batch system tells of a job; Bob's are of another cluster.
+fn account(user: &str, job: &str, submit: u64, start: u64, end: u64) -> Accounting {
+    Accounting {
+        cluster: (user != "bob").then(|| "tiny".into()),
+        job: Some(job.into()),
+        shown: job.into(),
+        user: Some(user.into()),
+        account: Some("physics".into()),
+        submit: Some(at(submit)),
+        start: Some(at(start)),
+        end: Some(at(end)),
+        state: Some(State::Completed),
+        nodes: Some(1),
+        node_list: Some("n1".into()),
+        ..Accounting::default()
+    }
+}
+
 struct Machine {
     _dir: tempfile::TempDir,
     store: Store,
@@ -87,21 +105,11 @@ impl Machine {
     }
 
     fn tell(&mut self, job: &str, submit: u64, start: u64, end: u64) {
-        let told = Accounting {
-            cluster: Some("tiny".into()),
-            job: Some(job.into()),
-            shown: job.into(),
-            user: Some("alice".into()),
-            account: Some("physics".into()),
-            submit: Some(at(submit)),
-            start: Some(at(start)),
-            end: Some(at(end)),
-            state: Some(State::Completed),
-            nodes: Some(1),
-            node_list: Some("n1".into()),
-            ..Accounting::default()
-        };
-        self.writer.account(&Accounts::of(&[told]).unwrap()).unwrap();
+        self.tell_of("alice", job, submit, start, end);
+    }
+
+    fn tell_of(&mut self, user: &str, job: &str, submit: u64, start: u64, end: u64) {
+        self.writer.account(&Accounts::of(&[account(user, job, submit, start, end)]).unwrap()).unwrap();
         self.judge();
     }
 
@@ -207,4 +215,87 @@ fn it_gives_way_to_what_the_batch_system_tells() {
     machine.tell("19", 300, 301, 330);
     machine.measure(&reading("19", &["n1"], 301, 331, Some(330)), 400);
     assert_eq!(machine.listed(&Which::default()).len(), 3);
+}
+
+#[test]
+fn a_number_that_is_given_again_is_another_job() {
+    let mut machine = Machine::new();
+    machine.measure(&reading("17", &["n1"], 0, 31, Some(30)), 100);
+    let id = machine.id("17");
+    machine.writer.add_note(&About::Job(id), "of the first", "alice").unwrap();
+    // Long after it, and at its time by somebody else: another cluster's, whose name nobody knew.
+    machine.tell("17", 100_000, 100_001, 100_030);
+    machine.tell_of("bob", "17", 1, 1, 31);
+    assert_eq!(
+        machine.listed(&Which::default()),
+        [row("17", None, "n1"), row("17", Some("COMPLETED"), "n1"), row("17", Some("COMPLETED"), "n1")]
+    );
+    let notes = |machine: &Machine| machine.store.reader().unwrap().notes(&Notes::default()).unwrap();
+    assert_eq!((notes(&machine).len(), &notes(&machine)[0]["user"]), (1, &"alice".into()));
+    // Now it is told itself; who saw it before and speaks of it now speaks of the same job.
+    machine.tell("17", 0, 0, 30);
+    assert_eq!(machine.listed(&Which::default()), vec![row("17", Some("COMPLETED"), "n1"); 3]);
+    machine.writer.add_note(&About::Job(id), "of the first, too", "alice").unwrap();
+    let told: Vec<Value> = notes(&machine).iter().map(|note| note["user"].clone()).collect();
+    assert_eq!(told, ["alice", "alice"]);
+}
+
+/// Two clusters give the same number, and both are told at once.
+#[test]
+fn each_cluster_has_its_own() {
+    let mut machine = Machine::new();
+    let mut entries = reading("17", &["n1"], 0, 31, Some(30));
+    let mut other = reading("17", &["n9"], 0, 31, Some(30));
+    for entry in &mut other {
+        let Entry::Reading(reading) = entry else { panic!() };
+        reading.jobs[0].cluster = Some("other".into());
+    }
+    entries.extend(other);
+    machine.measure(&entries, 100);
+    assert_eq!(machine.listed(&Which::default()).len(), 2);
+    let told =
+        |cluster: &str| Accounting { cluster: Some(cluster.into()), ..account("alice", "17", 0, 0, 30) };
+    machine.writer.account(&Accounts::of(&[told("tiny"), told("other")]).unwrap()).unwrap();
+    assert_eq!(machine.listed(&Which::default()), vec![row("17", Some("COMPLETED"), "n1"); 2]);
+}
+
+/// Those that are without a time of submission are judged in pieces, too, and from a time on.
+#[test]
+fn a_run_goes_through_them_in_pieces() {
+    let mut machine = Machine::new();
+    let day = 86_400;
+    for number in 0..6 {
+        let (job, start) = ((number + 20).to_string(), number * day);
+        machine.measure(&reading(&job, &["n1"], start, start + 31, Some(start + 30)), start + 100);
+    }
+    let pieces = |machine: &mut Machine, since: Option<u64>| {
+        let run = machine.writer.begin_run(since.map(|second| at(second) as i64), None).unwrap();
+        let mut judged = Vec::new();
+        loop {
+            let piece = machine.writer.judge_piece(2).unwrap();
+            judged.push(piece.jobs);
+            if piece.is_last {
+                return (run.jobs, judged);
+            }
+        }
+    };
+    // First those with a time, of which there are none.
+    assert_eq!(pieces(&mut machine, None), (6, vec![0, 2, 2, 2]));
+    assert_eq!(pieces(&mut machine, Some(4 * day)), (2, vec![0, 2]));
+}
+
+/// One that never ended, as far as anybody heard, is deleted with what was measured of it, and so is what was said of it.
+#[test]
+fn what_is_too_old_goes_with_all_that_was_said_of_it() {
+    let mut machine = Machine::new();
+    for second in [10, 80] {
+        machine.measure(&reading("17", &["n1"], 0, second, None), second);
+    }
+    let id = machine.id("17");
+    machine.writer.add_note(&About::Job(id), "slow", "alice").unwrap();
+    machine.writer.forget_jobs(at(70) as i64).unwrap();
+    assert_eq!(machine.listed(&Which::default()).len(), 1);
+    machine.writer.forget_jobs(at(1_000_000) as i64).unwrap();
+    assert_eq!(machine.listed(&Which::default()).len(), 0);
+    assert_eq!(machine.store.reader().unwrap().notes(&Notes::default()).unwrap().len(), 0);
 }

@@ -50,7 +50,9 @@ pub struct Tracked {
     write_bytes: Growing,
     oom_kills: Growing,
     pressures: [Growing; 3],
+    /// As control groups count it.
     peak: Option<u64>,
+    peak_of_processes: Option<u64>,
     limit: Option<u64>,
     processors: Option<u32>,
     /// Counters of the reading before.
@@ -75,7 +77,7 @@ impl Tracked {
         let reserved = kept.reading.reserved.unwrap_or_default();
         Tracked {
             counters: values.clone(),
-            peak: values.get(id::MEMORY_PEAK),
+            peak_of_processes: values.get(id::MEMORY_PEAK),
             energy: values.get(id::GPU_ENERGY),
             limit: reserved.memory,
             processors: reserved.cpus,
@@ -162,9 +164,10 @@ impl Tracked {
         values.put(id::MEMORY, in_group.map(|anon| anon.saturating_add(shared)).or(own));
         values.put(id::MEMORY_CACHE, memory.file.map(|file| file.saturating_sub(shared)));
         values.put(id::MEMORY_SWAP, memory.swap.or(live.swap.get()));
-        let of_processes = Some(ended.peak_bytes).filter(|peak| *peak > 0).max(live.memory());
-        self.peak = self.peak.max(of_processes);
-        values.put(id::MEMORY_PEAK, self.peak);
+        // Processes that were just forked share what each of them is charged with: their sum counts only where no group has counted.
+        self.peak_of_processes = self.peak_of_processes.max(live.memory());
+        let of_one = Some(ended.peak_bytes).filter(|peak| *peak > 0);
+        values.put(id::MEMORY_PEAK, self.peak.or(self.peak_of_processes).max(of_one));
     }
 
     /// Energy is added from reading to reading: a card's own counter began long before the job.
@@ -276,6 +279,21 @@ mod tests {
         let values = tracked.values(&Ended::default(), &Live::default());
         // Nobody has said anything about them.
         assert_eq!((values.get(id::OOM_KILLS), values.get(id::IO_PRESSURE)), (None, None));
+    }
+
+    #[test]
+    fn what_forked_processes_share_is_counted_once() {
+        let mut forked = Live { processes: 2, ..Live::default() };
+        forked.anonymous.add(Some(600));
+        let values = |tracked: &mut Tracked, ended: u64| {
+            tracked.values(&Ended { peak_bytes: ended, ..Ended::default() }, &forked).get(id::MEMORY_PEAK)
+        };
+        let mut tracked = Tracked::default();
+        assert_eq!(values(&mut tracked, 300), Some(600));
+        tracked.hear(usage(1, 310));
+        assert_eq!(values(&mut tracked, 300), Some(310));
+        // One process alone had more than the group told when it was last read.
+        assert_eq!(values(&mut tracked, 320), Some(320));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Jobs that were measured, and of which no batch system has told, have an account that is made of what was measured: they are listed, judged
 //! and spoken of as others are. When the batch system tells of one, its account takes the place of ours, and what people said goes with it.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
-use duckdb::{Connection, params, params_from_iter};
+use duckdb::{Connection, OptionalExt, params, params_from_iter};
 
 use super::{id_of, may_be_same};
 use crate::StoreError;
@@ -30,9 +30,14 @@ struct There {
     id: u64,
     job: String,
     cluster: Option<String>,
+    user: Option<String>,
     start_ns: i64,
     end_ns: Option<i64>,
 }
+
+/// Agents and batch systems do not agree to the second on when a job began and ended.
+const SLACK_NS: i64 = 60_000_000_000;
+const FOREVER: i64 = i64::MAX;
 
 /// What people said of a job is found by its id in these tables.
 const SAID: [&str; 5] = ["assignment", "assignment_refused", "note", "opinion", "contact"];
@@ -53,12 +58,12 @@ const CHANGES: [&str; 11] = [
 ];
 
 /// Accounts for jobs of which nobody else has told. The caller has a transaction.
-pub(crate) fn keep(connection: &Connection, jobs: &[Measured]) -> Result<(), StoreError> {
+pub(crate) fn keep(connection: &Connection, jobs: &[&Measured]) -> Result<(), StoreError> {
     if jobs.is_empty() {
         return Ok(());
     }
     let names: Vec<&str> = jobs.iter().map(|job| &*job.job).collect();
-    let there = there(connection, &names)?;
+    let mut there = there(connection, &names)?;
     connection.execute_batch(
         "CREATE TEMP TABLE IF NOT EXISTS own_account AS SELECT * FROM (SELECT id, job, cluster, \"user\", start_ns, end_ns, elapsed_ns, state, \
            node_list, nodes, cores, memory, gpus, is_only_measured AS is_new FROM accounting) LIMIT 0; DELETE FROM own_account;",
@@ -66,9 +71,8 @@ pub(crate) fn keep(connection: &Connection, jobs: &[Measured]) -> Result<(), Sto
     let mut table = connection.appender_to_catalog_and_db("own_account", "temp", "main")?;
     for job in jobs {
         let Measured { cluster, job: name, user, start_ns, end_ns, node_list, nodes, .. } = job;
-        let before = there.iter().find(|there| there.is(job));
-        let start = u64::try_from(*start_ns).ok();
-        let id = before.map_or_else(|| id_of(cluster.as_deref(), name, start), |before| before.id);
+        let before = take(&mut there, job);
+        let id = before.as_ref().map_or_else(|| job.id(), |before| before.id);
         let elapsed = end_ns.map(|end| end - start_ns);
         let state = job.is_running.then_some("RUNNING");
         let [cores, memory, gpus] =
@@ -101,14 +105,34 @@ pub(crate) fn keep(connection: &Connection, jobs: &[Measured]) -> Result<(), Sto
     Ok(())
 }
 
+impl Measured {
+    /// No batch system's job has it, and two users never have the same.
+    fn id(&self) -> u64 {
+        let number = format!("{}\0{}", self.job, self.user.as_deref().unwrap_or_default());
+        id_of(self.cluster.as_deref(), &number, u64::try_from(self.start_ns).ok())
+    }
+}
+
 impl There {
     /// A number that is given again is another job's.
     fn is(&self, job: &Measured) -> bool {
         self.job == job.job
             && may_be_same(self.cluster.as_deref(), job.cluster.as_deref())
-            && self.start_ns <= job.end_ns.unwrap_or(i64::MAX)
-            && self.end_ns.unwrap_or(i64::MAX) >= job.start_ns
+            && may_be_same(self.user.as_deref(), job.user.as_deref())
+            && self.start_ns <= job.end_ns.unwrap_or(FOREVER)
+            && self.end_ns.unwrap_or(FOREVER) >= job.start_ns
     }
+}
+
+/// The account of a job, which is no other's then: of its own cluster, or made before that was known.
+fn take(there: &mut Vec<There>, job: &Measured) -> Option<There> {
+    let id = job.id();
+    let place = there
+        .iter()
+        .position(|there| there.id == id)
+        .or_else(|| there.iter().position(|there| there.is(job) && there.cluster == job.cluster))
+        .or_else(|| there.iter().position(|there| there.is(job)))?;
+    Some(there.swap_remove(place))
 }
 
 /// Accounts of ours with one of these names, or all.
@@ -117,8 +141,9 @@ fn there(connection: &Connection, names: &[&str]) -> Result<Vec<There>, StoreErr
         [] => String::new(),
         names => format!(" AND job IN ({})", vec!["?"; names.len()].join(", ")),
     };
-    let sql =
-        format!("SELECT id, job, cluster, start_ns, end_ns FROM accounting WHERE is_only_measured{of_names}");
+    let sql = format!(
+        "SELECT id, job, cluster, start_ns, end_ns, \"user\" FROM accounting WHERE is_only_measured{of_names}"
+    );
     let mut query = connection.prepare(&sql)?;
     let rows = query.query_map(params_from_iter(names), |row| {
         Ok(There {
@@ -127,6 +152,7 @@ fn there(connection: &Connection, names: &[&str]) -> Result<Vec<There>, StoreErr
             cluster: row.get(2)?,
             start_ns: row.get(3)?,
             end_ns: row.get(4)?,
+            user: row.get(5)?,
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -149,7 +175,7 @@ pub(crate) fn change_state(
     let state = is_running.then_some("RUNNING");
     connection.execute(
         "UPDATE accounting SET state = ?, end_ns = ?, elapsed_ns = ? - start_ns \
-         WHERE is_only_measured AND job = ? AND cluster IS NOT DISTINCT FROM CAST(? AS VARCHAR)",
+         WHERE is_only_measured AND job = ? AND cluster IS NOT DISTINCT FROM CAST(? AS VARCHAR) AND end_ns IS NULL",
         params![state, end_ns, end_ns, job, cluster],
     )?;
     Ok(())
@@ -160,35 +186,80 @@ pub(super) fn give_way(
     connection: &Connection,
     names: &[(String, Option<String>)],
 ) -> Result<bool, StoreError> {
-    let told: HashMap<&str, Option<&str>> =
-        names.iter().map(|(name, cluster)| (&**name, cluster.as_deref())).collect();
-    let (mut found, mut is_left) = (Vec::new(), false);
-    for there in there(connection, &[])? {
-        let cluster = there.cluster.as_deref();
-        match told.get(&*there.job).is_some_and(|told| may_be_same(*told, cluster)) {
-            true => found.push(there.id.to_string()),
-            false => is_left = true,
-        }
+    let told: HashSet<&str> = names.iter().map(|(name, _)| &**name).collect();
+    let all = there(connection, &[])?;
+    let is_named = |there: &&There| told.contains(&*there.job);
+    let named: Vec<String> = all.iter().filter(is_named).map(|there| there.id.to_string()).collect();
+    if named.is_empty() {
+        return Ok(!all.is_empty());
     }
-    if found.is_empty() {
-        return Ok(is_left);
-    }
-    let found = found.join(", ");
-    // Of several with its number, the one that ran at its time, or the last.
+    // Of several with its number and at its time (one that is queued again keeps its number), the last.
     connection.execute_batch(&format!(
         "CREATE OR REPLACE TEMP TABLE given_way AS SELECT m.id AS own, c.id AS told \
-           FROM (SELECT * FROM accounting WHERE is_only_measured AND id IN ({found})) m \
+           FROM (SELECT * FROM accounting WHERE is_only_measured AND id IN ({})) m \
            JOIN (SELECT * FROM accounting WHERE is_only_measured IS NOT TRUE) c ON c.job = m.job \
              AND (c.cluster = m.cluster OR c.cluster IS NULL OR m.cluster IS NULL) \
-           QUALIFY row_number() OVER (PARTITION BY m.id ORDER BY \
-             coalesce(c.start_ns <= coalesce(m.end_ns, 9223372036854775807) AND coalesce(c.end_ns, 9223372036854775807) >= m.start_ns, false) DESC, \
-             c.submit_ns DESC NULLS LAST) = 1; \
-         DELETE FROM accounting WHERE is_only_measured AND id IN (SELECT own FROM given_way)"
+             AND (c.\"user\" = m.\"user\" OR c.\"user\" IS NULL OR m.\"user\" IS NULL) \
+             AND coalesce(c.start_ns, c.submit_ns, m.start_ns) - {SLACK_NS} <= coalesce(m.end_ns, {FOREVER}) \
+             AND coalesce(c.end_ns, {FOREVER}) >= m.start_ns - {SLACK_NS} \
+           QUALIFY row_number() OVER (PARTITION BY m.id ORDER BY c.submit_ns DESC NULLS LAST) = 1; \
+         DELETE FROM accounting WHERE is_only_measured AND id IN (SELECT own FROM given_way); \
+         INSERT INTO account_moved SELECT own, told FROM given_way",
+        named.join(", ")
     ))?;
     for table in SAID {
         connection.execute_batch(&format!(
             "UPDATE {table} SET id = g.told FROM given_way g WHERE {table}.id = g.own"
         ))?;
     }
-    Ok(is_left)
+    let given: u64 = connection.query_row("SELECT count(*) FROM given_way", [], |row| row.get(0))?;
+    Ok(given < all.len() as u64)
+}
+
+/// Of a job that a batch system has told of: when it was there.
+pub(crate) struct Told {
+    job: String,
+    cluster: Option<String>,
+    user: Option<String>,
+    from_ns: Option<i64>,
+    end_ns: Option<i64>,
+}
+
+impl Told {
+    /// A number that is given again is another job's.
+    pub fn is(&self, job: &Measured) -> bool {
+        self.job == job.job
+            && may_be_same(self.cluster.as_deref(), job.cluster.as_deref())
+            && may_be_same(self.user.as_deref(), job.user.as_deref())
+            && self.from_ns.is_none_or(|from| from.saturating_sub(SLACK_NS) <= job.end_ns.unwrap_or(FOREVER))
+            && self.end_ns.is_none_or(|end| end.saturating_add(SLACK_NS) >= job.start_ns)
+    }
+}
+
+/// Of which jobs with these names a batch system has told.
+pub(crate) fn told(connection: &Connection, names: &[&str]) -> Result<Vec<Told>, StoreError> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = format!(
+        "SELECT job, cluster, coalesce(start_ns, submit_ns), end_ns, \"user\" FROM accounting WHERE job IN ({}) AND is_only_measured IS NOT TRUE",
+        vec!["?"; names.len()].join(", ")
+    );
+    let mut query = connection.prepare(&sql)?;
+    let rows = query.query_map(params_from_iter(names), |row| {
+        Ok(Told {
+            job: row.get(0)?,
+            cluster: row.get(1)?,
+            user: row.get(4)?,
+            from_ns: row.get(2)?,
+            end_ns: row.get(3)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The account that has taken the place of this one, or this one: whoever speaks of a job may have seen it before that.
+pub(crate) fn now(connection: &Connection, id: u64) -> Result<u64, StoreError> {
+    let sql = "SELECT told FROM account_moved WHERE own = ? LIMIT 1";
+    Ok(connection.query_row(sql, params![id], |row| row.get(0)).optional()?.unwrap_or(id))
 }

@@ -6,7 +6,7 @@ mod rows;
 
 use std::collections::{HashMap, HashSet};
 
-use duckdb::{Connection, params_from_iter};
+use duckdb::Connection;
 use record::accounting::Accounting;
 use record::entry::Nanos;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -225,23 +225,6 @@ fn replace(connection: &Connection, there: &str) -> Result<Accounted, StoreError
 /// Agents learn the name of their cluster later than that of the job, and a text may leave it out.
 pub(crate) fn may_be_same(a: Option<&str>, b: Option<&str>) -> bool {
     a.zip(b).is_none_or(|(a, b)| a == b)
-}
-
-/// Of which of the jobs with these names a batch system has told.
-pub(crate) fn accounted(
-    connection: &Connection,
-    names: &[&str],
-) -> Result<Vec<(String, Option<String>)>, StoreError> {
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    let sql = format!(
-        "SELECT DISTINCT job, cluster FROM accounting WHERE job IN ({}) AND is_only_measured IS NOT TRUE",
-        vec!["?"; names.len()].join(", ")
-    );
-    let mut query = connection.prepare(&sql)?;
-    let found = query.query_map(params_from_iter(names), |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(found.collect::<Result<_, _>>()?)
 }
 
 fn nanos(time: Nanos) -> i64 {

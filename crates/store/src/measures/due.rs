@@ -85,7 +85,8 @@ impl Pending {
         let (Some(from), Some(to)) = range else { return Ok(()) };
         self.seen(from);
         self.seen(to);
-        let sql = "SELECT id, start_ns, end_ns FROM accounting WHERE (end_ns IS NULL OR end_ns > ?) AND start_ns IS NOT NULL";
+        let sql = "SELECT id, start_ns, end_ns FROM accounting WHERE (end_ns IS NULL OR end_ns > ?) AND start_ns IS NOT NULL \
+                   AND is_only_measured IS NOT TRUE";
         let mut query = connection.prepare(sql)?;
         let mut rows = query.query([now_ns.saturating_sub(2 * AGAIN_NS)])?;
         while let Some(row) = rows.next()? {

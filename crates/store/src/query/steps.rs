@@ -12,7 +12,7 @@ impl Snapshot<'_> {
         let sql = "SELECT step, name, state, node_list, submit_line, container, allocated, max_rss_node, used_in, used_out, \
                      start_ns, end_ns, nodes, tasks, cores, exit_code::UBIGINT, signal::UBIGINT, max_rss, average_rss, energy_j, \
                      elapsed_ns / 1e9, total_cpu_ns / 1e9, user_cpu_ns / 1e9, system_cpu_ns / 1e9, \
-                     100 * total_cpu_ns / nullif(cores * elapsed_ns, 0) \
+                     total_cpu_ns / nullif(cores * elapsed_ns, 0) * 100 \
                    FROM accounting_step WHERE id = ? ORDER BY start_ns NULLS LAST, step";
         self.rows(sql, &[Sql::UBigInt(id)], |row| {
             let text = |at: usize| row.get::<_, Option<String>>(at).map(|text| json!(text));

@@ -65,14 +65,17 @@ impl Writer {
     }
 }
 
-/// The jobs in `judge_now`, which lie where jobs of their time do.
+/// The jobs in `judge_now`, which lie where jobs of their time do. Of some nobody knows when they were submitted.
 fn taken(connection: &Connection) -> Result<Jobs, StoreError> {
     let sql = "SELECT min(submit_ns), max(submit_ns), count(*) = count(submit_ns) FROM judge_now";
     let (first, last, is_known): (Option<i64>, Option<i64>, bool) =
         connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let time = match first.zip(last) {
-        Some((first, last)) if is_known => format!("c.submit_ns BETWEEN {first} AND {last} AND "),
-        _ => String::new(),
+    let time = match (first.zip(last), is_known) {
+        (Some((first, last)), true) => format!("c.submit_ns BETWEEN {first} AND {last}"),
+        (Some((first, last)), false) => {
+            format!("(c.submit_ns BETWEEN {first} AND {last} OR c.submit_ns IS NULL)")
+        }
+        (None, _) => "c.submit_ns IS NULL".to_owned(),
     };
-    Ok(Jobs { condition: format!("{time}c.id IN (SELECT id FROM judge_now)") })
+    Ok(Jobs { condition: format!("{time} AND c.id IN (SELECT id FROM judge_now)") })
 }

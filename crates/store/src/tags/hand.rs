@@ -10,6 +10,7 @@ use tags::{Declaration, Space};
 use super::due::ids_due;
 use super::{Declared, Known, TAGS};
 use crate::StoreError;
+use crate::accounting::measured;
 use crate::people::People;
 use crate::write::{Writer, now_ns};
 
@@ -59,6 +60,8 @@ impl Writer {
     pub fn assign(&mut self, assignment: &Assignment) -> Result<bool, StoreError> {
         let declared = self.tags.get();
         let transaction = self.connection.transaction()?;
+        let id = measured::now(&transaction, assignment.id)?;
+        let assignment = &Assignment { id, ..assignment.clone() };
         let is_new = assign(&transaction, assignment, false, now_ns())?;
         if is_new && !assignment.is_personal {
             let known = declared.tags.iter().find(|known| known.tag.declared.id == assignment.tag);

@@ -4,6 +4,7 @@
 use duckdb::params;
 
 use crate::StoreError;
+use crate::accounting::measured;
 use crate::write::{Writer, now_ns};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +59,7 @@ impl Writer {
     pub fn opine(&mut self, opinion: &Opinion) -> Result<(), StoreError> {
         let Opinion { id, tag, version, word, by, reason } = opinion;
         let (transaction, now) = (self.connection.transaction()?, now_ns());
+        let id = &measured::now(&transaction, *id)?;
         let replaced = [Some(*word), word.other()];
         for before in replaced.into_iter().flatten() {
             take_back(&transaction, *id, *tag, before, by, now)?;
@@ -71,6 +73,7 @@ impl Writer {
 
     /// Takes an opinion back; says whether there was one.
     pub fn take_back_opinion(&mut self, id: u64, tag: u32, word: Word, by: &str) -> Result<bool, StoreError> {
+        let id = measured::now(&self.connection, id)?;
         take_back(&self.connection, id, tag, word, by, now_ns())
     }
 }

@@ -26,8 +26,10 @@ pub struct Run {
     pub jobs: u64,
     pub judged: u64,
     pub ended_ns: Option<i64>,
-    /// Jobs submitted before this are done, `None` for those of which nobody knows when that was.
+    /// Jobs submitted before this are done, or begun before it.
     next_ns: Option<i64>,
+    /// All are done but those of which nobody knows when they were submitted; they come in the order of their start.
+    is_by_start: bool,
 }
 
 impl Writer {
@@ -46,7 +48,7 @@ impl Writer {
         };
         let transaction = self.connection.transaction()?;
         let jobs = transaction.query_row(
-            "SELECT count(*) FROM accounting WHERE submit_ns >= ? OR ? IS NULL",
+            "SELECT count(*) FROM accounting WHERE coalesce(submit_ns, start_ns) >= ? OR ? IS NULL",
             params![since_ns, since_ns],
             |row| row.get(0),
         )?;
@@ -60,6 +62,7 @@ impl Writer {
             judged: 0,
             ended_ns: None,
             next_ns: since_ns,
+            is_by_start: false,
         };
         save(&transaction, &run)?;
         transaction.commit()?;
@@ -91,31 +94,42 @@ fn piece(
     run: &mut Run,
     most: u64,
 ) -> Result<Judged, StoreError> {
-    let until = next_bound(connection, run.next_ns, most)?;
-    let mut conditions = vec![
-        run.next_ns.map(|from| format!("c.submit_ns >= {from}")),
-        until.map(|until| format!("c.submit_ns < {until}")),
-    ];
-    if until.is_none() && run.since_ns.is_none() {
-        // The last piece has those whose time nobody knows.
-        let from = run.next_ns.map_or("true".to_owned(), |from| format!("c.submit_ns >= {from}"));
-        conditions = vec![Some(format!("({from} OR c.submit_ns IS NULL)"))];
+    let (which, column) = if run.is_by_start {
+        ("c.submit_ns IS NULL", "start_ns")
+    } else {
+        ("c.submit_ns IS NOT NULL", "submit_ns")
+    };
+    let until = next_bound(connection, which, column, run.next_ns, most)?;
+    let mut condition = which.to_owned();
+    if let Some(until) = until {
+        condition.push_str(&format!(" AND c.{column} < {until}"));
     }
-    let conditions: Vec<String> = conditions.into_iter().flatten().collect();
-    let condition = if conditions.is_empty() { "true".to_owned() } else { conditions.join(" AND ") };
+    if let Some(from) = run.next_ns {
+        condition.push_str(&format!(" AND c.{column} >= {from}"));
+    }
     let jobs = judge(connection, declared, &Jobs { condition }, run.tag)?;
     run.judged += jobs;
     run.next_ns = until.or(run.next_ns);
-    run.ended_ns = until.is_none().then(now_ns);
-    Ok(Judged { jobs, is_last: until.is_none() })
+    let is_last = until.is_none() && run.is_by_start;
+    if until.is_none() && !run.is_by_start {
+        (run.is_by_start, run.next_ns) = (true, run.since_ns);
+    }
+    run.ended_ns = is_last.then(now_ns);
+    Ok(Judged { jobs, is_last })
 }
 
 /// Where the next piece ends; `None` if nothing is behind it.
-fn next_bound(connection: &Connection, from: Option<i64>, most: u64) -> Result<Option<i64>, StoreError> {
+fn next_bound(
+    connection: &Connection,
+    which: &str,
+    column: &str,
+    from: Option<i64>,
+    most: u64,
+) -> Result<Option<i64>, StoreError> {
     let from = from.unwrap_or(i64::MIN);
     let sql = format!(
         "SELECT min(day) FROM (SELECT day, sum(jobs) OVER (ORDER BY day) AS so_far, row_number() OVER (ORDER BY day) AS nth FROM ( \
-           SELECT submit_ns // {DAY_NS} AS day, count(*) AS jobs FROM accounting WHERE submit_ns >= {from} GROUP BY day)) \
+           SELECT c.{column} // {DAY_NS} AS day, count(*) AS jobs FROM accounting c WHERE {which} AND c.{column} >= {from} GROUP BY day)) \
          WHERE so_far > {most} AND nth > 1"
     );
     let day: Option<i64> = connection.query_row(&sql, [], |row| row.get(0))?;
@@ -125,7 +139,7 @@ fn next_bound(connection: &Connection, from: Option<i64>, most: u64) -> Result<O
 fn save(connection: &Connection, run: &Run) -> Result<(), StoreError> {
     connection.execute("DELETE FROM tag_run WHERE begun_ns = ?", params![run.begun_ns])?;
     connection.execute(
-        "INSERT INTO tag_run VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO tag_run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             run.begun_ns,
             run.rules,
@@ -134,7 +148,8 @@ fn save(connection: &Connection, run: &Run) -> Result<(), StoreError> {
             run.jobs,
             run.judged,
             run.ended_ns,
-            run.tag
+            run.tag,
+            run.is_by_start
         ],
     )?;
     Ok(())
@@ -142,7 +157,7 @@ fn save(connection: &Connection, run: &Run) -> Result<(), StoreError> {
 
 /// The last run.
 pub(crate) fn load(connection: &Connection) -> Result<Option<Run>, StoreError> {
-    let sql = "SELECT begun_ns, rules, since_ns, next_ns, jobs, judged, ended_ns, tag FROM tag_run ORDER BY begun_ns DESC LIMIT 1";
+    let sql = "SELECT begun_ns, rules, since_ns, next_ns, jobs, judged, ended_ns, tag, coalesce(is_by_start, false) FROM tag_run ORDER BY begun_ns DESC LIMIT 1";
     let run = connection.query_row(sql, [], |row| {
         Ok(Run {
             begun_ns: row.get(0)?,
@@ -153,6 +168,7 @@ pub(crate) fn load(connection: &Connection) -> Result<Option<Run>, StoreError> {
             judged: row.get(5)?,
             ended_ns: row.get(6)?,
             tag: row.get(7)?,
+            is_by_start: row.get(8)?,
         })
     });
     Ok(run.optional()?)

@@ -315,7 +315,7 @@ fn accounted() -> Vec<JobColumn> {
             "cpu_efficiency",
             Share,
             "CPU time of what was reserved, as the batch system measured it",
-            "100 * c.total_cpu_ns / nullif(c.cores * c.elapsed_ns, 0)",
+            "c.total_cpu_ns / nullif(c.cores * c.elapsed_ns, 0) * 100",
         ),
         new("max_rss", Bytes, "the most memory that one task had", "c.max_rss"),
         new("energy", Number, "energy, as the batch system measured it", "c.energy_j").labelled("J"),

@@ -9,6 +9,9 @@ use crate::query::jobs::Which;
 use crate::query::{Filter, time};
 use crate::tags::{Bits, Declared, TAGS};
 
+/// The names of tags, one each: a tag that is renamed keeps its id.
+pub(super) const NAMES: &str = "(SELECT id, arg_max(name, since_ns) AS name FROM tag GROUP BY id)";
+
 /// A job, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owned {
@@ -68,10 +71,11 @@ impl Snapshot<'_> {
 
     /// All that was said of a job, also what was taken back, in the order of time.
     pub(super) fn said(&self, id: u64, declared: &Declared) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let sql = "SELECT h.tag, h.is_set, h.is_personal, h.\"by\", h.at_submission, h.reason, h.at_ns, h.until_ns, \
-                     coalesce(o.name, g.name) FROM assignment h LEFT JOIN own_tag o ON o.id = h.tag LEFT JOIN tag g ON g.id = h.tag \
-                   WHERE h.id = ? ORDER BY h.at_ns, h.tag";
-        self.rows(sql, &[Sql::UBigInt(id)], |row| {
+        let sql = format!(
+            "SELECT h.tag, h.is_set, h.is_personal, h.\"by\", h.at_submission, h.reason, h.at_ns, h.until_ns, coalesce(o.name, g.name) \
+             FROM assignment h LEFT JOIN own_tag o ON o.id = h.tag LEFT JOIN {NAMES} g ON g.id = h.tag WHERE h.id = ? ORDER BY h.at_ns, h.tag"
+        );
+        self.rows(&sql, &[Sql::UBigInt(id)], |row| {
             Ok(object([
                 ("tag", json!(name(declared, row.get(0)?, row.get(8)?))),
                 ("has", json!(row.get::<_, bool>(1)?)),
@@ -87,9 +91,11 @@ impl Snapshot<'_> {
 
     /// Tags on software, also those that were taken off, in the order of time.
     fn software_tags(&self, declared: &Declared) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let sql = "SELECT h.tag, h.predicate, h.pattern, h.\"by\", h.reason, h.at_ns, h.until_ns, g.name \
-                   FROM software_tag h LEFT JOIN tag g ON g.id = h.tag ORDER BY h.at_ns, h.pattern";
-        self.rows(sql, &[], |row| {
+        let sql = format!(
+            "SELECT h.tag, h.predicate, h.pattern, h.\"by\", h.reason, h.at_ns, h.until_ns, g.name \
+             FROM software_tag h LEFT JOIN {NAMES} g ON g.id = h.tag ORDER BY h.at_ns, h.pattern"
+        );
+        self.rows(&sql, &[], |row| {
             Ok(object([
                 ("tag", json!(name(declared, row.get(0)?, row.get(7)?))),
                 ("of", json!(if row.get::<_, String>(1)? == "runs" { "program" } else { "library" })),

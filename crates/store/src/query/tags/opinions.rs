@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use duckdb::types::Value as Sql;
 use serde_json::{Map, Value, json};
 
-use super::{Reader, Rows, Snapshot, hand, object};
+use super::hand::{self, NAMES};
+use super::{Reader, Rows, Snapshot, object};
 use crate::StoreError;
 use crate::query::{Conditions, Filter, time};
 use crate::tags::{Declared, Known, Word};
@@ -58,7 +59,7 @@ impl Snapshot<'_> {
         }
         let sql = format!(
             "SELECT v.tag, v.version, v.word, v.\"by\", v.reason, v.at_ns, c.cluster, c.shown, c.\"user\", g.name \
-             FROM opinion v JOIN accounting c ON c.id = v.id LEFT JOIN tag g ON g.id = v.tag {} ORDER BY v.at_ns DESC, v.tag",
+             FROM opinion v JOIN accounting c ON c.id = v.id LEFT JOIN {NAMES} g ON g.id = v.tag {} ORDER BY v.at_ns DESC, v.tag",
             conditions.sql()
         );
         self.rows(&sql, &conditions.values, |row| {
