@@ -113,7 +113,8 @@ fn what_real_jobs_used() {
     let own = number(format!("peak.{big}")) / MB;
     check("peak of memory", of(&found, "memory_peak", "last") / MB, own, own + 1.0);
     check("peak by the control group", own, 300.0, 800.0);
-    check("memory", of(&found, "memory", "max") / MB, 299.0, 301.0);
+    // With the shell; and each child, when it is read, has a block of a megabyte from which it writes.
+    check("memory", of(&found, "memory", "max") / MB, 299.0, 303.0);
     check("written", total(&found, "write_bytes") / MB, 200.0, 204.0);
     check("written by calls", total(&found, "write_chars") / MB, 200.0, 204.0);
     check("reserved memory", found["reserved"]["memory"].as_f64().unwrap() / MB, 800.0, 800.0);
