@@ -49,6 +49,17 @@ impl Server {
         Ok(String::from_utf8_lossy(&text).trim().to_owned())
     }
 
+    /// A new token of a user.
+    pub fn token_of(&self, user: &str) -> Result<String> {
+        let mut command = Command::new(PROGRAM);
+        command.args(["token", "create", "--user", user, "--data"]).arg(&self.data);
+        let made = command.output()?;
+        if !made.status.success() {
+            bail!("no token for {user}: {}", String::from_utf8_lossy(&made.stderr));
+        }
+        Ok(String::from_utf8_lossy(&made.stdout).trim().to_owned())
+    }
+
     /// The body of the answer to a question.
     pub fn get(&self, target: &str, token: &str) -> Result<Vec<u8>> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;

@@ -32,7 +32,7 @@ impl Readers {
     }
 
     /// The tags that are declared now, of those that whoever asks sees.
-    pub fn tags(&self, sight: &Sight) -> Arc<Declared> {
+    pub fn tags(&self, sight: &Sight) -> Declared {
         self.store.tags().seen_by(sight)
     }
 

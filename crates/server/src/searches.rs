@@ -33,7 +33,7 @@ pub fn searched(
     saved: &[Search],
     name: &str,
 ) -> Result<(Tagged, Option<String>), ApiError> {
-    let mut all = saved.iter().chain(&declared.searches);
+    let mut all = saved.iter().chain(declared.searches.iter());
     let Some(search) = all.clone().find(|search| search.name == name) else {
         let known: Vec<&str> = all.by_ref().map(|search| &*search.name).collect();
         return Err(ApiError::BadRequest(format!("there is no search `{name}`, but {}", known.join(", "))));

@@ -71,7 +71,7 @@ pub fn known<'a>(declared: &'a Declared, name: &str) -> Result<&'a Known, ApiErr
 /// The id of a tag that has a rule.
 fn with_rule(declared: &Declared, name: &str) -> Result<u32, ApiError> {
     let known = known(declared, name)?;
-    match known.rule {
+    match known.rule() {
         Some(_) => Ok(known.tag.declared.id),
         None => {
             Err(ApiError::BadRequest(format!("`{}` has no rule: people set it", known.tag.declared.name)))

@@ -6,6 +6,7 @@ use duckdb::{Connection, params};
 use serde::{Deserialize, Serialize};
 use tags::Space;
 
+use crate::tags::{Bits, Declared, bring_in, ids_due};
 use crate::upkeep::{COARSE, SAMPLES};
 use crate::write::Writer;
 use crate::{StoreError, upkeep};
@@ -118,7 +119,7 @@ impl Writer {
     pub fn forget(&mut self, what: &Forget) -> Result<Forgotten, StoreError> {
         let transaction = self.connection.transaction()?;
         let processes = match what {
-            Forget::User(user) => forget_user(&transaction, user)?,
+            Forget::User(user) => forget_user(&transaction, &self.tags.get(), user)?,
             Forget::Before(time) => {
                 transaction.execute("DELETE FROM gap WHERE to_ns < ?", params![time])?;
                 for table in ["health", "node_hardware"] {
@@ -148,7 +149,7 @@ impl Writer {
 }
 
 /// Deletes what a user ran, what was said of it, and what the user said; how many rows of processes.
-fn forget_user(connection: &Connection, user: &str) -> Result<usize, StoreError> {
+fn forget_user(connection: &Connection, declared: &Declared, user: &str) -> Result<usize, StoreError> {
     let uid = user.parse::<u32>().map_or(Sql::Null, Sql::UInt);
     for of_user in [COMMANDS_OF_USER, CARDS_OF_USER, OLD_COMMANDS_OF_USER, OLD_CARDS_OF_USER] {
         connection.execute(of_user, params![user, uid])?;
@@ -162,7 +163,8 @@ fn forget_user(connection: &Connection, user: &str) -> Result<usize, StoreError>
     for table in ["contact", "site_association"] {
         connection.execute(&format!("DELETE FROM {table} WHERE \"user\" = ?"), params![user])?;
     }
-    for table in ["note", "proposal", "assignment", "opinion", "saved_search"] {
+    forget_words(connection, declared, user)?;
+    for table in ["note", "proposal", "opinion", "saved_search"] {
         connection.execute(&format!("DELETE FROM {table} WHERE \"by\" = ?"), params![user])?;
     }
     let own = Space::Personal(user.to_owned()).to_string();
@@ -175,6 +177,19 @@ fn forget_user(connection: &Connection, user: &str) -> Result<usize, StoreError>
     }
     let of_user = "DELETE FROM process WHERE \"user\" = ? OR uid = ?";
     Ok(connection.execute(of_user, params![user, uid])?)
+}
+
+/// Deletes which tags a user has set and taken off, on whosever jobs; what rules say of these is to be decided again.
+fn forget_words(connection: &Connection, declared: &Declared, user: &str) -> Result<(), StoreError> {
+    let mut query = connection.prepare("SELECT DISTINCT id FROM assignment WHERE \"by\" = ?")?;
+    let ids = query.query_map([user], |row| Ok(row.get::<_, u64>(0)?.to_string()))?;
+    let ids = ids.collect::<Result<Vec<_>, _>>()?;
+    if ids.is_empty() {
+        return Ok(());
+    }
+    connection.execute("DELETE FROM assignment WHERE \"by\" = ?", params![user])?;
+    bring_in(connection, declared, &format!("c.id IN ({})", ids.join(", ")), Bits::default())?;
+    ids_due(connection, &ids)
 }
 
 /// Deletes what the tables have of the time before; how many rows.

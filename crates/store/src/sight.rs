@@ -5,6 +5,7 @@ use duckdb::Connection;
 use tags::Space;
 
 use crate::StoreError;
+use crate::tags::{SAID, TAGS};
 
 /// What somebody may see.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -149,13 +150,27 @@ pub(crate) fn limit(connection: &Connection, sight: &Sight) -> Result<(), StoreE
     let views: Vec<String> = TABLES
         .iter()
         .filter_map(|(table, rows)| {
-            let condition = condition(*rows, sight)?;
+            let (columns, condition) = match (columns(*rows, sight), condition(*rows, sight)) {
+                (None, None) => return None,
+                (columns, condition) => (columns.unwrap_or_default(), condition.unwrap_or("true".to_owned())),
+            };
             Some(format!(
-                "CREATE TEMP VIEW {table} AS SELECT t.*, t.rowid AS rowid FROM \"{database}\".main.{table} t WHERE {condition};"
+                "CREATE TEMP VIEW {table} AS SELECT t.*{columns}, t.rowid AS rowid FROM \"{database}\".main.{table} t \
+                 WHERE {condition};"
             ))
         })
         .collect();
     Ok(connection.execute_batch(&views.join("\n"))?)
+}
+
+/// Which columns of `t` are seen otherwise; `None` for none. Whoever sees a job and not what people say of it sees the bits of rules only.
+fn columns(rows: Rows, sight: &Sight) -> Option<String> {
+    let (Rows::Jobs, Sight::Support { .. }) = (rows, sight) else { return None };
+    let of_rules = TAGS
+        .into_iter()
+        .zip(SAID)
+        .map(|(tags, said)| format!("t.{tags} & ~t.{said} AS {tags}, 0::UBIGINT AS {said}"));
+    Some(format!(" REPLACE ({})", of_rules.collect::<Vec<_>>().join(", ")))
 }
 
 /// Which rows of `t` are seen; `None` for all of them.

@@ -66,16 +66,20 @@ fn each_job_is_there_once() {
     assert_eq!(account(&mut writer, &runs), accounted(0, 2, 1));
     let twice = [job("2", 20, None), job("2", 20, Some(60))];
     assert_eq!(account(&mut writer, &twice), accounted(0, 1, 1));
-    // Queued again: the number is the same, the job is not.
+    // Queued again: the number is the same, the job is not. One is told beside one that is known.
     assert_eq!(account(&mut writer, &[job("2", 70, None)]), accounted(1, 0, 0));
+    assert_eq!(account(&mut writer, &[job("3", 70, None), job("2", 70, None)]), accounted(1, 1, 0));
     assert_eq!(account(&mut writer, &[]), accounted(0, 0, 0));
     drop((writer, store));
-    assert_eq!(number(&dir, "SELECT count(*) FROM accounting"), 4);
+    assert_eq!(number(&dir, "SELECT count(*) FROM accounting"), 5);
+    // Whether something was said of a job is never unknown.
+    let said = "SELECT count(*) FROM accounting WHERE said0 = 0 AND said1 = 0 AND said2 = 0 AND said3 = 0";
+    assert_eq!(number(&dir, said), 5);
     assert_eq!(number(&dir, "SELECT count(*) FROM accounting WHERE state = 'FAILED' AND signal = 9"), 2);
-    assert_eq!(number(&dir, "SELECT count(*) FROM accounting_step"), 6);
+    assert_eq!(number(&dir, "SELECT count(*) FROM accounting_step"), 7);
     let whole = "SELECT count(*) FROM accounting WHERE gpus = 2 AND memory = 1073741824 AND cores = 4 AND is_unlimited \
                  AND allocated = 'mem=1073741824,gres/gpu:a100=2' AND total_cpu_ns = 7 AND name IS NULL";
-    assert_eq!(number(&dir, whole), 4);
+    assert_eq!(number(&dir, whole), 5);
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Jobs {
     }
 
     fn wanted(&self, tag: &str) -> Wanted {
-        let declared = self.store.tags();
+        let declared = self.store.tags().seen_by(&Sight::All);
         Wanted::of(&declared, declared.named(tag).unwrap())
     }
 

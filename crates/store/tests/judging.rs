@@ -66,7 +66,7 @@ fn tell_site(writer: &mut Writer) {
 
 /// A tag that nobody has set by hand.
 fn rule(bit: u32) -> Wanted {
-    Wanted { tag: 0, bit: Some(bit), is_assigned: false }
+    Wanted { tag: 0, bit: Some(bit), has_rule: true, is_apart: false }
 }
 
 fn which(tag: u32) -> Which {
@@ -86,7 +86,7 @@ fn found(store: &Store, which: &Which) -> Vec<String> {
 fn having(store: &Store, tag: &str) -> Vec<String> {
     let declared = store.reader().unwrap().tags();
     let known = declared.named(tag).unwrap_or_else(|| panic!("no tag {tag}"));
-    found(store, &which(known.rule.unwrap().bit))
+    found(store, &which(known.rule().unwrap().bit))
 }
 
 /// For each tag: those that have it are those for which its criterion holds.
@@ -137,7 +137,7 @@ fn what_is_decided_is_what_the_criteria_say() {
     assert_eq!(having(&store, "job_sw PYTHON"), ["18"]);
     assert_eq!(having(&store, "job_nnodes SINGLE"), ["19"]);
     // One that waits is not judged, though its criterion may hold.
-    let partition = store.reader().unwrap().tags().named("job_partition work").unwrap().rule.unwrap();
+    let partition = store.reader().unwrap().tags().named("job_partition work").unwrap().rule().unwrap();
     assert_eq!(found(&store, &which(partition.bit)), ["19"]);
     let begun = Accounting {
         start: Some(START),
@@ -178,7 +178,7 @@ fn all_any_and_none_of_some_tags() {
     tell(&mut writer, &[job(1, "a", START), single, failed]);
     writer.account(&Accounts::of(&[job(4, "a", START)]).unwrap()).unwrap();
     let declared = store.reader().unwrap().tags();
-    let bit = |name: &str| declared.named(name).unwrap().rule.unwrap().bit;
+    let bit = |name: &str| declared.named(name).unwrap().rule().unwrap().bit;
     let (completed, few, in_b) = (bit("job_status COMPLETED"), bit("job_nnodes FEW"), bit("job_partition b"));
     let failed = bit("job_status FAILED");
     for (all, any, none, expected) in [
@@ -354,7 +354,7 @@ fn what_a_new_rule_would_find() {
     drop(store.writer().unwrap());
     let reader = store.reader().unwrap();
     let condition = condition::Condition::parse("partition = 'a' or gpu_max > 1", &FIXED.catalogue).unwrap();
-    let bit = reader.tags().named("job_partition b").unwrap().rule.unwrap().bit;
+    let bit = reader.tags().named("job_partition b").unwrap().rule().unwrap().bit;
     let found = reader.try_condition(&Which::default(), &condition, Some(rule(bit))).unwrap();
     assert_eq!((&found["jobs"], &found["unknown"], &found["users"]), (&46.into(), &45.into(), &1.into()));
     assert_eq!(found["core_hours"], 46.0 * 8.0);

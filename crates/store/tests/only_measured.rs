@@ -128,7 +128,7 @@ impl Machine {
     }
 
     fn having(&self, tag: &str) -> Vec<Value> {
-        let declared = self.store.tags();
+        let declared = self.store.tags().seen_by(&Sight::All);
         let all = vec![Wanted::of(&declared, declared.named(tag).unwrap())];
         let which = Which { tagged: Tagged { all, ..Tagged::default() }, ..Which::default() };
         self.listed(&which).into_iter().map(|[job, ..]| job).collect()
@@ -215,6 +215,23 @@ fn it_gives_way_to_what_the_batch_system_tells() {
     machine.tell("19", 300, 301, 330);
     machine.measure(&reading("19", &["n1"], 301, 331, Some(330)), 400);
     assert_eq!(machine.listed(&Which::default()).len(), 3);
+}
+
+/// What was said of its own account and what its owner wished are about one job: the last word counts.
+#[test]
+fn of_words_about_both_accounts_the_last_counts() {
+    let mut machine = Machine::new();
+    machine.measure(&reading("17", &["n1"], 0, 31, Some(30)), 100);
+    let (id, tag) = (machine.id("17"), machine.store.tags().named(ITERATIVE).unwrap().tag.declared.id);
+    let said = Assignment { id, tag, is_set: false, is_personal: false, by: "alice".into(), reason: None };
+    machine.writer.assign(&said).unwrap();
+    let wish = format!("tag:{ITERATIVE}");
+    let told = Accounting { comment: Some(wish.as_bytes().into()), ..account("alice", "17", 0, 0, 30) };
+    machine.writer.account(&Accounts::of(&[told]).unwrap()).unwrap();
+    assert_eq!(machine.having(ITERATIVE), ["17"]);
+    let words = machine.explained("17")["said"].clone();
+    let words: Vec<_> = words.as_array().unwrap().iter().map(|word| word["until"].is_null()).collect();
+    assert_eq!(words, [false, true], "the first is kept, and counts no more");
 }
 
 #[test]

@@ -7,6 +7,8 @@ use duckdb::{Connection, OptionalExt, params, params_from_iter};
 
 use super::{id_of, may_be_same};
 use crate::StoreError;
+use crate::tags::{Bits, Declared, bring_in};
+use crate::write::now_ns;
 
 /// What was measured of a job, as far as an account has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +42,12 @@ const SLACK_NS: i64 = 60_000_000_000;
 const FOREVER: i64 = i64::MAX;
 
 /// What people said of a job is found by its id in these tables.
-const SAID: [&str; 5] = ["assignment", "assignment_refused", "note", "opinion", "contact"];
+const SAID_OF: [&str; 5] = ["assignment", "assignment_refused", "note", "opinion", "contact"];
+
+/// What was said of both accounts: the last word counts, as everywhere.
+const LATER_WORD: &str = "later.id = h.id AND later.tag = h.tag AND later.is_personal = h.is_personal \
+    AND (NOT h.is_personal OR later.\"by\" = h.\"by\") AND later.until_ns IS NULL AND h.until_ns IS NULL \
+    AND (later.at_ns, later.rowid) > (h.at_ns, h.rowid)";
 
 /// Columns of an account of ours that change as more is measured.
 const CHANGES: [&str; 11] = [
@@ -185,6 +192,7 @@ pub(crate) fn change_state(
 pub(super) fn give_way(
     connection: &Connection,
     names: &[(String, Option<String>)],
+    declared: &Declared,
 ) -> Result<bool, StoreError> {
     let told: HashSet<&str> = names.iter().map(|(name, _)| &**name).collect();
     let all = there(connection, &[])?;
@@ -207,11 +215,16 @@ pub(super) fn give_way(
          INSERT INTO account_moved SELECT own, told FROM given_way",
         named.join(", ")
     ))?;
-    for table in SAID {
+    for table in SAID_OF {
         connection.execute_batch(&format!(
             "UPDATE {table} SET id = g.told FROM given_way g WHERE {table}.id = g.own"
         ))?;
     }
+    connection.execute_batch(&format!(
+        "UPDATE assignment h SET until_ns = {} FROM given_way g, assignment later WHERE h.id = g.told AND {LATER_WORD}",
+        now_ns()
+    ))?;
+    bring_in(connection, declared, "c.id IN (SELECT g.told FROM given_way g)", Bits::default())?;
     let given: u64 = connection.query_row("SELECT count(*) FROM given_way", [], |row| row.get(0))?;
     Ok(given < all.len() as u64)
 }

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 pub use self::accounts::{Accounts, TOGETHER};
 use self::rows::Part;
 use crate::StoreError;
-use crate::tags::{DUE, JUDGED, RULES, TAGS, wish};
+use crate::tags::{DUE, JUDGED, RULES, SAID, TAGS, wish};
 use crate::write::{Writer, now_ns};
 
 /// What became of jobs that were told.
@@ -34,7 +34,7 @@ const TABLES: [&str; 3] = ["accounting", "accounting_step", "accounting_node"];
 const INCOMING: [&str; 3] = ["incoming_job", "incoming_step", "incoming_node"];
 
 /// What a text that a centre kept may not have, and another source has told: it stays known. All else is as it was told last.
-const STAYS: [&str; 32] = [
+const STAYS: [&str; 36] = [
     "sluid",
     "uid",
     "\"group\"",
@@ -61,11 +61,15 @@ const STAYS: [&str; 32] = [
     "priority",
     "limit_ns",
     "others",
-    // What was decided, until it is decided anew.
+    // What was decided, until it is decided anew, and what people said.
     TAGS[0],
     TAGS[1],
     TAGS[2],
     TAGS[3],
+    SAID[0],
+    SAID[1],
+    SAID[2],
+    SAID[3],
     RULES,
     JUDGED,
 ];
@@ -87,8 +91,9 @@ impl Writer {
             replace(&transaction, &accounts.there())?
         };
         accounts.places.append(&transaction, &self.database, DUE)?;
-        wish(&transaction, &self.tags.get(), &self.people.get(), &accounts.wishes)?;
-        let has_measured = self.has_measured && measured::give_way(&transaction, &accounts.names)?;
+        let declared = self.tags.get();
+        let voices = wish(&transaction, &declared, &self.people.get(), &accounts.wishes, &accounts.there())?;
+        let has_measured = self.has_measured && measured::give_way(&transaction, &accounts.names, &declared)?;
         transaction.commit()?;
         self.has_measured = has_measured;
         self.node_lists.extend(lists);
@@ -98,9 +103,8 @@ impl Writer {
         }
         if !accounts.partitions.is_subset(&self.partitions) {
             self.declare_tags()?;
-        } else if !accounts.wishes.is_empty() {
-            self.load_assigned()?;
         }
+        self.add_voices(voices);
         Ok(Accounted { older: accounted.older + accounts.older, ..accounted })
     }
 
@@ -216,8 +220,10 @@ fn replace(connection: &Connection, there: &str) -> Result<Accounted, StoreError
          DELETE FROM accounting_node WHERE id IN (SELECT id FROM incoming_node)"
     ))?;
     let mut kept = 0;
+    let nothing_said = SAID.map(|said| format!("coalesce({said}, 0) AS {said}")).join(", ");
     for (table, incoming) in TABLES.into_iter().zip(INCOMING).rev() {
-        kept = connection.execute(&format!("INSERT INTO {table} SELECT * FROM {incoming}"), [])?;
+        let but = if table == TABLES[0] { format!("REPLACE ({nothing_said})") } else { String::new() };
+        kept = connection.execute(&format!("INSERT INTO {table} SELECT * {but} FROM {incoming}"), [])?;
     }
     Ok(Accounted { new: (kept - replaced) as u64, replaced: replaced as u64, older: older as u64 })
 }
@@ -248,7 +254,8 @@ mod tests {
         let made = |batch: rows::Columns| -> Vec<String> {
             batch.unwrap().schema().fields().iter().map(|field| field.name().clone()).collect()
         };
-        let decided: Vec<&str> = TAGS.into_iter().chain([RULES, JUDGED, "is_only_measured"]).collect();
+        let decided: Vec<&str> =
+            TAGS.into_iter().chain(SAID).chain([RULES, JUDGED, "is_only_measured"]).collect();
         for (table, batch) in TABLES.into_iter().zip([rows::jobs, rows::steps, rows::nodes]) {
             let mut told = columns(table);
             told.retain(|name| table != TABLES[0] || !decided.contains(&&**name));

@@ -100,7 +100,7 @@ impl Reader {
     }
 
     /// The tags that are declared now, of those that whoever asks sees.
-    pub fn tags(&self) -> Arc<Declared> {
+    pub fn tags(&self) -> Declared {
         self.tags.get().seen_by(&self.sight)
     }
 

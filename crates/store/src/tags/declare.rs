@@ -2,13 +2,14 @@
 //! that the tag had last is a new version of it, and another version of any tag makes another set of rules.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use condition::Condition;
 use digest::Site;
 use duckdb::{Connection, params};
 use tags::{Declaration, Name, Search, Space, Tag, shipped};
 
-use super::{BITS, Declared, Known, Rule, on_software, own, proposals};
+use super::{BITS, Declared, Known, is_own, on_software, own, proposals, said};
 use crate::StoreError;
 use crate::query::jobs::FIXED;
 use crate::write::{Writer, now_ns};
@@ -42,10 +43,13 @@ impl Writer {
         let made = change(&transaction)?;
         let partitions = partitions(&transaction)?;
         let declared = declare(&transaction, &self.site, &partitions, now_ns())?;
+        if declared.bits() != self.tags.get().bits() {
+            said::bring_in_all(&transaction, &declared)?;
+        }
         transaction.commit()?;
         self.partitions = partitions.into_iter().collect();
         self.tags.put(declared);
-        self.load_assigned()?;
+        self.load_voices()?;
         Ok(made)
     }
 }
@@ -79,29 +83,31 @@ fn declare(
     for tag in tags {
         let name = tag.declared.name.to_string();
         let before = kept.get(&(tag.declared.space.clone(), tag.declared.name.key()));
-        let bit = match (&tag.criterion, before.and_then(|kept| kept.bit)) {
-            (None, _) => None,
-            (Some(_), Some(bit)) => Some(bit),
-            (Some(_), None) if next_bit < BITS => {
+        let bit = match before.and_then(|kept| kept.bit) {
+            Some(bit) => Some(bit),
+            None if is_own(tag.declared.id) => None,
+            None if next_bit < BITS => {
                 next_bit += 1;
                 Some(next_bit - 1)
             }
-            (Some(_), None) => {
-                refused.push(format!("`{name}`: there are {BITS} tags with a criterion already"));
+            // People can set it all the same.
+            None if tag.criterion.is_none() => None,
+            None => {
+                refused.push(format!("`{name}`: all {BITS} places for tags are taken"));
                 continue;
             }
         };
         keep(connection, &mut kept, &tag, bit, now)?;
-        let rule = bit.zip(tag.criterion.as_ref()).map(|(bit, criterion)| {
-            version(connection, &versions, tag.declared.id, &criterion.to_string(), now)
-                .map(|version| Rule { bit, version })
-        });
-        known.push(Known { rule: rule.transpose()?, tag });
+        let version = tag
+            .criterion
+            .as_ref()
+            .map(|of| version(connection, &versions, tag.declared.id, &of.to_string(), now));
+        known.push(Known { version: version.transpose()?, bit, tag });
     }
-    let mut declared = Declared { tags: known, refused, ..Declared::default() };
+    let mut declared = Declared { tags: Arc::new(known), refused, ..Declared::default() };
     note_available(connection, &declared)?;
     declared.set = set(connection, &declared)?;
-    declared.searches = searches(site, &mut declared)?;
+    declared.searches = Arc::new(searches(site, &mut declared)?);
     Ok(declared)
 }
 

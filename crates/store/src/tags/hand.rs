@@ -1,14 +1,13 @@
 //! What people say of jobs: they set tags, and take off what a rule has set. The last word about a job and a tag counts, until it is replaced
 //! or taken back; a rule never changes it.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
 
-use duckdb::{Connection, OptionalExt, params};
+use duckdb::{Connection, params};
 use tags::{Declaration, Space};
 
 use super::due::ids_due;
-use super::{Declared, Known, TAGS};
+use super::{Bits, Declared, Known, Voice, said};
 use crate::StoreError;
 use crate::accounting::measured;
 use crate::people::People;
@@ -61,95 +60,118 @@ impl Writer {
         let declared = self.tags.get();
         let transaction = self.connection.transaction()?;
         let id = measured::now(&transaction, assignment.id)?;
-        let assignment = &Assignment { id, ..assignment.clone() };
-        let is_new = assign(&transaction, assignment, false, now_ns())?;
+        let assignment = Assignment { id, ..assignment.clone() };
+        let is_new = keep(&transaction, std::slice::from_ref(&assignment), false)? > 0;
         if is_new && !assignment.is_personal {
+            said::bring_in(&transaction, &declared, JUST_SAID, Bits::default())?;
             let known = declared.tags.iter().find(|known| known.tag.declared.id == assignment.tag);
-            match known.and_then(|known| known.rule) {
-                Some(rule) if !assignment.is_set => clear(&transaction, rule.bit, &[assignment.id])?,
-                // It may have been taken off before.
-                Some(_) => ids_due(&transaction, &[assignment.id.to_string()])?,
-                None => {}
+            if assignment.is_set && known.is_some_and(|known| known.rule().is_some()) {
+                // It may have been taken off before: what its rule says is no longer known.
+                ids_due(&transaction, &[id.to_string()])?;
             }
         }
         transaction.commit()?;
-        self.load_assigned()?;
+        self.add_voices(assignment.voice());
         Ok(is_new)
     }
+}
 
-    /// Which tags people have set: of others nobody needs to look.
-    pub(crate) fn load_assigned(&mut self) -> Result<(), StoreError> {
-        let mut query = self
-            .connection
-            .prepare("SELECT DISTINCT tag FROM assignment WHERE is_set AND until_ns IS NULL")?;
-        let assigned = query.query_map([], |row| row.get(0))?.collect::<Result<BTreeSet<u32>, _>>()?;
-        let declared = self.tags.get();
-        if declared.assigned != assigned {
-            self.tags.put(Declared { assigned, ..(*declared).clone() });
-        }
-        Ok(())
+impl Assignment {
+    /// `None` where a tag is taken off.
+    fn voice(&self) -> Option<Voice> {
+        let Assignment { tag, is_personal, ref by, .. } = *self;
+        self.is_set.then(|| Voice { by: by.clone(), tag, is_personal })
     }
 }
 
-/// The last word about a job and a tag; of personal ones, that of the same person.
-fn assign(
-    connection: &Connection,
-    said: &Assignment,
-    at_submission: bool,
-    now: i64,
-) -> Result<bool, StoreError> {
-    let same =
-        "id = ? AND tag = ? AND is_personal = ? AND (NOT is_personal OR \"by\" = ?) AND until_ns IS NULL";
-    let key = params![said.id, said.tag, said.is_personal, said.by];
-    let before: Option<bool> = connection
-        .query_row(&format!("SELECT is_set FROM assignment WHERE {same}"), key, |row| row.get(0))
-        .optional()?;
-    if before == Some(said.is_set) {
-        return Ok(false);
-    }
-    let end = format!("UPDATE assignment SET until_ns = {now} WHERE {same}");
-    connection.execute(&end, params![said.id, said.tag, said.is_personal, said.by])?;
-    connection.execute(
-        "INSERT INTO assignment VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
-        params![said.id, said.tag, said.is_set, said.is_personal, said.by, at_submission, said.reason, now],
+/// Jobs of which [`keep`] has just kept something that is not personal.
+const JUST_SAID: &str = "c.id IN (SELECT n.id FROM said_now n WHERE NOT n.is_personal)";
+
+/// The last words about jobs and tags, of each one at most; of personal ones, those of the same person. Says how many of them are new, and leaves
+/// these in `said_now`. A wish at submission counts once: told again, it does not bring back what somebody has taken off.
+fn keep(connection: &Connection, said: &[Assignment], at_submission: bool) -> Result<usize, StoreError> {
+    connection.execute_batch(
+        "CREATE TEMP TABLE IF NOT EXISTS said_now (id UBIGINT, tag UINTEGER, is_set BOOLEAN, is_personal BOOLEAN, \"by\" VARCHAR, \
+           reason VARCHAR); \
+         DELETE FROM said_now",
     )?;
-    Ok(true)
+    let mut table = connection.appender_to_catalog_and_db("said_now", "temp", "main")?;
+    for Assignment { id, tag, is_set, is_personal, by, reason } in said {
+        table.append_row(params![id, tag, is_set, is_personal, by, reason])?;
+    }
+    table.flush()?;
+    drop(table);
+    if at_submission {
+        connection.execute_batch(
+            "DELETE FROM said_now n USING assignment h WHERE h.id = n.id AND h.tag = n.tag AND h.at_submission",
+        )?;
+    }
+    let same = "h.id = n.id AND h.tag = n.tag AND h.is_personal = n.is_personal AND (NOT n.is_personal OR h.\"by\" = n.\"by\") \
+                AND h.until_ns IS NULL";
+    let now = now_ns();
+    connection.execute_batch(&format!(
+        "DELETE FROM said_now n USING assignment h WHERE {same} AND h.is_set = n.is_set; \
+         UPDATE assignment h SET until_ns = {now} FROM said_now n WHERE {same}"
+    ))?;
+    let sql = "INSERT INTO assignment SELECT id, tag, is_set, is_personal, \"by\", ?, reason, ?, NULL FROM said_now";
+    Ok(connection.execute(sql, params![at_submission, now])?)
 }
 
-/// What was wished at submission, once: told again, it does not bring back what somebody has taken off. The caller has a transaction.
+/// What was wished at submission; says who has wished what. The caller has a transaction; `there` is where the jobs lie.
 pub(crate) fn wish(
     connection: &Connection,
-    declared: &Arc<Declared>,
+    declared: &Declared,
     people: &People,
     wishes: &[Wish],
-) -> Result<(), StoreError> {
-    let now = now_ns();
+    there: &str,
+) -> Result<Vec<Voice>, StoreError> {
+    if wishes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut seen: HashMap<&str, Declared> = HashMap::new();
+    let mut granted: BTreeMap<(u64, u32), Assignment> = BTreeMap::new();
+    let mut refused: BTreeMap<(u64, &str), String> = BTreeMap::new();
     for Wish { id, by, project, tags } in wishes {
-        let declared = declared.seen_by(&people.sight(by));
+        let seen = seen.entry(by).or_insert_with(|| declared.seen_by(&people.sight(by)));
         for name in tags {
-            let known = wished(&declared, name);
+            let known = wished(seen, name);
             match known.and_then(|known| Ok((known, on_job(known, project.as_deref())?))) {
                 Ok((known, is_personal)) => {
-                    let tag = known.tag.declared.id;
-                    let sql =
-                        "SELECT EXISTS (SELECT 1 FROM assignment WHERE id = ? AND tag = ? AND at_submission)";
-                    let is_known: bool = connection.query_row(sql, params![id, tag], |row| row.get(0))?;
-                    let said =
-                        Assignment { id: *id, tag, is_set: true, is_personal, by: by.clone(), reason: None };
-                    if !is_known {
-                        assign(connection, &said, true, now)?;
-                    }
+                    let (id, tag, by) = (*id, known.tag.declared.id, by.clone());
+                    let said = Assignment { id, tag, is_set: true, is_personal, by, reason: None };
+                    granted.insert((id, tag), said);
                 }
-                Err(why) => {
-                    connection.execute(
-                        "INSERT INTO assignment_refused SELECT ?, ?, ?, ? WHERE NOT EXISTS \
-                         (SELECT 1 FROM assignment_refused WHERE id = ? AND wish = ?)",
-                        params![id, name, why, now, id, name],
-                    )?;
-                }
+                Err(why) => drop(refused.insert((*id, name), why)),
             }
         }
     }
+    refuse(connection, &refused)?;
+    let granted: Vec<Assignment> = granted.into_values().collect();
+    if keep(connection, &granted, true)? > 0 {
+        said::bring_in(connection, declared, &format!("{there} AND {JUST_SAID}"), Bits::default())?;
+    }
+    Ok(granted.iter().filter_map(Assignment::voice).collect())
+}
+
+/// Keeps why wishes were not fulfilled, each once.
+fn refuse(connection: &Connection, refused: &BTreeMap<(u64, &str), String>) -> Result<(), StoreError> {
+    if refused.is_empty() {
+        return Ok(());
+    }
+    connection.execute_batch(
+        "CREATE TEMP TABLE IF NOT EXISTS refused_now (id UBIGINT, wish VARCHAR, why VARCHAR); DELETE FROM refused_now",
+    )?;
+    let mut table = connection.appender_to_catalog_and_db("refused_now", "temp", "main")?;
+    for ((id, name), why) in refused {
+        table.append_row(params![id, name, why])?;
+    }
+    table.flush()?;
+    drop(table);
+    connection.execute(
+        "INSERT INTO assignment_refused SELECT n.id, n.wish, n.why, ? FROM refused_now n \
+         WHERE NOT EXISTS (SELECT 1 FROM assignment_refused r WHERE r.id = n.id AND r.wish = n.wish)",
+        params![now_ns()],
+    )?;
     Ok(())
 }
 
@@ -171,44 +193,6 @@ pub fn on_job(known: &Known, project: Option<&str>) -> Result<bool, String> {
         Space::Project(own) if project == Some(own) => Ok(false),
         Space::Project(own) => Err(format!("`{name}` is for jobs of project {own} only")),
     }
-}
-
-/// What people have taken off stays off, whatever the rules have just decided. The caller has a transaction.
-pub(super) fn keep_off(connection: &Connection, declared: &Declared, jobs: &str) -> Result<(), StoreError> {
-    let sql = format!(
-        "SELECT DISTINCT a.tag, a.id FROM assignment a WHERE NOT a.is_set AND NOT a.is_personal AND a.until_ns IS NULL \
-         AND a.id IN (SELECT c.id FROM accounting c WHERE {jobs})"
-    );
-    if !is_any_off(connection)? {
-        return Ok(());
-    }
-    let mut query = connection.prepare(&sql)?;
-    let taken_off = query
-        .query_map([], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, u64>(1)?)))?
-        .collect::<Result<Vec<_>, _>>()?;
-    for (known, rule) in declared.judged() {
-        let of_tag = taken_off.iter().filter(|(tag, _)| *tag == known.tag.declared.id);
-        let ids: Vec<u64> = of_tag.map(|(_, id)| *id).collect();
-        if !ids.is_empty() {
-            clear(connection, rule.bit, &ids)?;
-        }
-    }
-    Ok(())
-}
-
-fn is_any_off(connection: &Connection) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM assignment WHERE NOT is_set AND until_ns IS NULL)";
-    Ok(connection.query_row(sql, [], |row| row.get(0))?)
-}
-
-fn clear(connection: &Connection, bit: u32, ids: &[u64]) -> Result<(), StoreError> {
-    let (word, mask) = (TAGS[(bit / 64) as usize], !(1u64 << (bit % 64)));
-    let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
-    connection.execute_batch(&format!(
-        "UPDATE accounting SET {word} = {word} & {mask}::UBIGINT WHERE id IN ({})",
-        ids.join(", ")
-    ))?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use condition::Condition;
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, params_from_iter};
 
-use super::{Declared, JUDGED, RULES, Rule, TAGS, declare, hand, software};
+use super::{Bits, Declared, JUDGED, RULES, Rule, TAGS, declare, said, software};
 use crate::StoreError;
 use crate::query::jobs::{Which, bound};
 use crate::write::now_ns;
@@ -41,23 +41,26 @@ pub(super) fn judge(
         .filter_map(|(known, rule)| Some((known.tag.criterion.as_ref()?, rule)))
         .collect();
     let query = query(connection, &rules, jobs, time)?;
-    let (set, which) = match only {
-        None => (all_words(declared.set), String::new()),
+    let (set, decided, which) = match only {
+        None => (all_words(declared.set), Bits::ALL, "true".to_owned()),
         Some(tag) => match rules.first() {
             // Whoever was not judged yet is judged by all rules soon.
             Some((_, rule)) => {
-                (one_bit(connection, tag, *rule)?, format!(" AND accounting.{RULES} IS NOT NULL"))
+                (one_bit(connection, tag, *rule)?, Bits::of([rule.bit]), format!("{RULES} IS NOT NULL"))
             }
             None => return Ok(0),
         },
     };
     let sql = format!(
-        "UPDATE accounting SET {set}, {JUDGED} = {} FROM ({}) s WHERE accounting.rowid = s.place{which}",
+        "UPDATE accounting SET {set}, {JUDGED} = {} FROM ({}) s WHERE accounting.rowid = s.place AND {which}",
         now_ns(),
         query.text
     );
     let judged = connection.execute(&numbered(&sql), params_from_iter(query.values))? as u64;
-    hand::keep_off(connection, declared, &jobs.condition)?;
+    if said::is_any(connection)? {
+        let judged = format!("{} AND {BEGUN} AND {which}", jobs.condition);
+        said::bring_in(connection, declared, &judged, decided)?;
+    }
     Ok(judged)
 }
 

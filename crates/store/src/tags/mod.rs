@@ -2,13 +2,13 @@
 //!
 //! * [`declare`] brings what is declared into the tables: bits, versions of criteria, sets of rules.
 //! * `judge` is all criteria as one query over some jobs; `software` answers what they ask about programs and libraries.
-//! * `hand` is what people say of jobs.
+//! * `hand` is what people say of jobs; `said` brings it into the bits of their rows.
 //! * `opinions` is what they think of what rules say.
 //! * `on_software` puts tags on programs and libraries.
 //! * `proposals` are tags that people wish to have; `own` those that they declare for a project or for themselves.
 //! * `due` judges jobs that were just told, `run` the whole collection.
 //!
-//! Which jobs have a tag is a bit of their rows: see `docs/decisions/0022`.
+//! Which jobs have a tag is a bit of their rows: see `docs/decisions/0022` and `0026`.
 
 mod declare;
 mod due;
@@ -19,9 +19,10 @@ mod opinions;
 mod own;
 mod proposals;
 mod run;
+mod said;
 mod software;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tags::{Search, Tag};
@@ -39,9 +40,12 @@ pub use own::is_own;
 pub use proposals::{Decision, Proposed};
 pub(crate) use run::load as load_run;
 pub use run::{PIECE, Run};
+pub(crate) use said::{Voice, bring_in};
 
-/// The columns of a job's bits, 64 in each.
+/// The columns of a job's bits, 64 in each: what its rules and the people who see it say that it has.
 pub(crate) const TAGS: [&str; 4] = ["tags0", "tags1", "tags2", "tags3"];
+/// The columns of those among them that only people say.
+pub(crate) const SAID: [&str; 4] = ["said0", "said1", "said2", "said3"];
 /// The column of the set of rules that decided.
 pub(crate) const RULES: &str = "rules";
 /// The column of when that was.
@@ -52,14 +56,21 @@ const BITS: u32 = 64 * TAGS.len() as u32;
 #[derive(Debug, Clone)]
 pub struct Known {
     pub tag: Tag,
-    /// Of those that have a criterion.
-    pub rule: Option<Rule>,
+    /// Its place in a job's row. Tags that people declare have none, and others neither when all are taken.
+    pub bit: Option<u32>,
+    /// Of those that have a criterion: which of the criteria that the tag has had.
+    pub version: Option<u32>,
 }
 
 impl Known {
+    /// What decides about it; of those that have a criterion.
+    pub fn rule(&self) -> Option<Rule> {
+        Some(Rule { bit: self.bit?, version: self.version? })
+    }
+
     /// Whether its rule says so.
-    pub(crate) fn has(&self, bits: Bits) -> bool {
-        self.rule.is_some_and(|rule| bits.has(rule.bit))
+    pub(crate) fn has(&self, decided: Bits) -> bool {
+        self.rule().is_some_and(|rule| decided.has(rule.bit))
     }
 }
 
@@ -67,7 +78,6 @@ impl Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     pub bit: u32,
-    /// Which of the criteria that the tag has had.
     pub version: u32,
 }
 
@@ -75,13 +85,15 @@ pub struct Rule {
 #[derive(Debug, Clone, Default)]
 pub struct Declared {
     pub set: u32,
-    pub tags: Vec<Known>,
+    pub tags: Arc<Vec<Known>>,
     /// Why some could not be declared, in words.
     pub refused: Vec<String>,
-    /// Those that people have set on some job.
-    pub assigned: BTreeSet<u32>,
+    /// Who has set which of them on some job.
+    pub(crate) voices: Arc<BTreeSet<Voice>>,
+    /// Those that whoever sees this may have set on some job without the bits telling it to them.
+    pub apart: BTreeSet<u32>,
     /// Combinations that have a name.
-    pub searches: Vec<Search>,
+    pub searches: Arc<Vec<Search>>,
 }
 
 impl Declared {
@@ -92,25 +104,31 @@ impl Declared {
     }
 
     /// Without those that somebody does not see.
-    pub fn seen_by(self: &Arc<Self>, sight: &Sight) -> Arc<Declared> {
+    pub fn seen_by(&self, sight: &Sight) -> Declared {
         let is_seen = |known: &&Known| sight.sees(&known.tag.declared.space);
+        let apart = self.voices.iter().filter(|voice| voice.is_apart(sight)).map(|voice| voice.tag).collect();
         if self.tags.iter().all(|known| is_seen(&known)) {
-            return self.clone();
+            return Declared { apart, ..self.clone() };
         }
         let tags = self.tags.iter().filter(is_seen).cloned().collect();
-        Arc::new(Declared {
-            tags,
-            set: self.set,
-            refused: Vec::new(),
-            assigned: self.assigned.clone(),
-            searches: self.searches.clone(),
-        })
+        Declared { tags: Arc::new(tags), refused: Vec::new(), apart, ..self.clone() }
+    }
+
+    /// Apart is all that somebody has set, until it is known who asks.
+    fn with_voices(&self, voices: BTreeSet<Voice>) -> Declared {
+        let apart = voices.iter().map(|voice| voice.tag).collect();
+        Declared { voices: Arc::new(voices), apart, ..self.clone() }
+    }
+
+    /// The places of tags in jobs' rows.
+    fn bits(&self) -> BTreeMap<u32, u32> {
+        self.tags.iter().filter_map(|known| Some((known.tag.declared.id, known.bit?))).collect()
     }
 
     /// Those that are decided by a criterion now.
     pub fn judged(&self) -> impl Iterator<Item = (&Known, Rule)> {
         let is_available = |known: &&Known| known.tag.available;
-        self.tags.iter().filter(is_available).filter_map(|known| Some((known, known.rule?)))
+        self.tags.iter().filter(is_available).filter_map(|known| Some((known, known.rule()?)))
     }
 }
 
@@ -133,6 +151,8 @@ impl Shared {
 pub struct Bits(pub [u64; TAGS.len()]);
 
 impl Bits {
+    pub(crate) const ALL: Bits = Bits([u64::MAX; TAGS.len()]);
+
     pub fn has(self, bit: u32) -> bool {
         self.0[(bit / 64) as usize] & (1 << (bit % 64)) != 0
     }
@@ -143,11 +163,6 @@ impl Bits {
             all.0[(bit / 64) as usize] |= 1 << (bit % 64);
         }
         all
-    }
-
-    /// The columns in which there are some of them.
-    pub(crate) fn words(self) -> impl Iterator<Item = (&'static str, u64)> {
-        TAGS.into_iter().zip(self.0).filter(|(_, word)| *word != 0)
     }
 }
 
@@ -160,6 +175,5 @@ mod tests {
         let bits = Bits::of([0, 63, 64, 255]);
         assert_eq!(bits.0, [1 << 63 | 1, 1, 0, 1 << 63]);
         assert_eq!((bits.has(63), bits.has(62), bits.has(255)), (true, false, true));
-        assert_eq!(bits.words().map(|(name, _)| name).collect::<Vec<_>>(), ["tags0", "tags1", "tags3"]);
     }
 }

@@ -94,25 +94,9 @@ impl Reader {
 }
 
 impl Snapshot<'_> {
-    /// What is to be said of a job is computed, and looked for beside it, when it is known to be among the first.
     fn jobs(&self, which: &Which, page: &Page) -> Result<Found, StoreError> {
         let conditions = which.conditions();
-        let beside = which.beside(iter::once(&page.sort));
-        let named = page.columns.iter().enumerate().map(|(at, column)| format!("{} AS v{at}", column.sql));
-        let select = named.collect::<Vec<_>>().join(", ");
-        let beside_first = Which::default().beside(page.columns.iter());
-        let limit = if page.limit.is_some() { "LIMIT ?" } else { "" };
-        let found = format!(
-            "SELECT c.*, c.rowid AS place, {} AS sorted FROM {ACCOUNTED} {beside} {} {} {limit}",
-            page.sort.sql,
-            conditions.sql(),
-            order(page)
-        );
-        // Rows stay in their order where nothing is put beside them.
-        let again = if beside_first.is_empty() { String::new() } else { order(page) };
-        let sql = format!(
-            "SELECT {select}, c.sorted AS sorted, c.place AS place FROM ({found}) c {beside_first} {again}"
-        );
+        let sql = if page.limit.is_some() { first(which, page) } else { whole(which, page) };
         let mut values = conditions.values;
         values.extend(page.limit.map(|limit| Sql::UBigInt(limit.saturating_add(1))));
         let mut found = Found::new(page);
@@ -135,6 +119,41 @@ impl Snapshot<'_> {
         let own = self.rows(sql, &[], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(Columns::with(&own))
     }
+}
+
+/// The first jobs. What is to be said of one is read and looked for beside it when it is known to be among them: as one query, all columns of all
+/// jobs that fit are carried through whatever else is looked at for a condition.
+fn first(which: &Which, page: &Page) -> String {
+    let found = format!(
+        "SELECT c.rowid AS place, {} AS sorted FROM {ACCOUNTED} {} {} {} LIMIT ?",
+        page.sort.sql,
+        which.beside(iter::once(&page.sort)),
+        which.conditions().sql(),
+        order(page)
+    );
+    format!(
+        "SELECT {}, f.sorted AS sorted, f.place AS place FROM ({found}) f JOIN {ACCOUNTED} ON c.rowid = f.place {} {}",
+        select(page),
+        Which::default().beside(page.columns.iter()),
+        order(page)
+    )
+}
+
+/// All of them.
+fn whole(which: &Which, page: &Page) -> String {
+    format!(
+        "SELECT {}, {} AS sorted, c.rowid AS place FROM {ACCOUNTED} {} {} {}",
+        select(page),
+        page.sort.sql,
+        which.beside(page.columns.iter().chain([&page.sort])),
+        which.conditions().sql(),
+        order(page)
+    )
+}
+
+fn select(page: &Page) -> String {
+    let named = page.columns.iter().enumerate().map(|(at, column)| format!("{} AS v{at}", column.sql));
+    named.collect::<Vec<_>>().join(", ")
 }
 
 /// The first rows: newest unless asked otherwise; what is not known is last. The later words decide between equals, so that two

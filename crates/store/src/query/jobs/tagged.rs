@@ -1,42 +1,43 @@
-//! Which tags jobs must have: by rule, as conditions on the bits of their rows, or set by people, as far as whoever asks sees that.
+//! Which tags jobs must have, as conditions on the bits of their rows; and as what people said where the bits do not tell it.
+
+use std::collections::BTreeMap;
 
 use duckdb::types::Value as Sql;
 
-use crate::tags::{Bits, Declared, Known, TAGS};
+use crate::tags::{Declared, Known, SAID, TAGS};
 
 /// A tag that jobs have, or have not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
     pub tag: u32,
-    /// Of those that have a criterion.
     pub bit: Option<u32>,
-    /// Whether people have set it on some job.
-    pub is_assigned: bool,
+    /// Without one, only people say who has it, and what an earlier rule said of it counts no more.
+    pub has_rule: bool,
+    /// Something may be said of it that whoever asks sees, and that is no bit.
+    pub is_apart: bool,
 }
 
 impl Wanted {
     pub fn of(declared: &Declared, known: &Known) -> Wanted {
         let tag = known.tag.declared.id;
-        Wanted { tag, bit: known.rule.map(|rule| rule.bit), is_assigned: declared.assigned.contains(&tag) }
+        let is_apart = known.bit.is_none() || declared.apart.contains(&tag);
+        Wanted { tag, bit: known.bit, has_rule: known.version.is_some(), is_apart }
     }
 
-    /// Where a look at the bits is not enough.
-    fn is_by_hand(&self) -> bool {
-        self.is_assigned || self.bit.is_none()
+    /// Column and mask.
+    fn word(&self) -> Option<(&'static str, u64)> {
+        let columns = if self.has_rule { TAGS } else { SAID };
+        self.bit.map(|bit| (columns[(bit / 64) as usize], 1 << (bit % 64)))
     }
 
-    /// Unknown where it can be said of no job.
+    /// Never unknown.
     fn sql(&self) -> String {
-        let by_hand = format!("c.id IN (SELECT h.id FROM assignment h WHERE h.tag = {} AND {SET})", self.tag);
-        match self.bit.map(|bit| Bits::of([bit])) {
-            None => by_hand,
-            Some(bits) => {
-                let bit = bits
-                    .words()
-                    .map(|(word, mask)| format!("coalesce(c.{word} & {mask}::UBIGINT <> 0, false)"));
-                let bit: String = bit.collect();
-                if self.is_assigned { format!("({bit} OR {by_hand})") } else { bit }
-            }
+        let apart = format!("c.id IN (SELECT h.id FROM assignment h WHERE h.tag = {} AND {SET})", self.tag);
+        let bit = self.word().map(|(word, mask)| format!("coalesce(c.{word} & {mask}::UBIGINT <> 0, false)"));
+        match bit {
+            None => apart,
+            Some(bit) if self.is_apart => format!("({bit} OR {apart})"),
+            Some(bit) => bit,
         }
     }
 }
@@ -69,18 +70,17 @@ impl Tagged {
     /// Each with the values of its `?`.
     pub(super) fn conditions(&self) -> Vec<(String, Vec<Sql>)> {
         let mut conditions: Vec<String> = Vec::new();
-        conditions.extend(self.all.iter().filter(|of| of.is_by_hand()).map(Wanted::sql));
-        let all = bits(&self.all).words();
+        conditions.extend(self.all.iter().filter(|of| of.is_apart).map(Wanted::sql));
+        let all = words(&self.all).into_iter();
         conditions.extend(all.map(|(word, mask)| format!("c.{word} & {mask}::UBIGINT = {mask}::UBIGINT")));
         conditions.extend(self.any.iter().map(|list| any(list)));
-        // Whatever nobody accounts for has no id, and nobody has set a tag on it.
-        let is_not = |of: &Wanted| format!("NOT coalesce({}, false)", of.sql());
-        conditions.extend(self.none.iter().filter(|of| of.is_by_hand()).map(is_not));
-        let none = bits(&self.none).words();
+        let is_not = |of: &Wanted| format!("NOT {}", of.sql());
+        conditions.extend(self.none.iter().filter(|of| of.is_apart).map(is_not));
+        let none = words(&self.none).into_iter();
         conditions
             .extend(none.map(|(word, mask)| format!("(c.{word} & {mask}::UBIGINT = 0 OR c.{word} IS NULL)")));
         conditions.extend(self.origin.map(|origin| match origin {
-            Origin::Rule => format!("({})", TAGS.map(|word| format!("c.{word} <> 0")).join(" OR ")),
+            Origin::Rule => format!("({})", decided().map(|word| format!("{word} <> 0")).join(" OR ")),
             Origin::Person => format!("c.id IN (SELECT h.id FROM assignment h WHERE {SET})"),
         }));
         let mut conditions: Vec<(String, Vec<Sql>)> =
@@ -90,15 +90,19 @@ impl Tagged {
     }
 }
 
-/// The bits of those for which a look at the bits is enough.
-fn bits(wanted: &[Wanted]) -> Bits {
-    Bits::of(wanted.iter().filter(|of| !of.is_by_hand()).filter_map(|of| of.bit))
+/// The bits of those for which a look at them is enough, those of one column together.
+fn words(wanted: &[Wanted]) -> BTreeMap<&'static str, u64> {
+    let mut words = BTreeMap::new();
+    for (word, mask) in wanted.iter().filter(|of| !of.is_apart).filter_map(Wanted::word) {
+        *words.entry(word).or_default() |= mask;
+    }
+    words
 }
 
 fn any(list: &[Wanted]) -> String {
-    let words = bits(list).words().map(|(word, mask)| format!("c.{word} & {mask}::UBIGINT <> 0"));
-    let by_hand = list.iter().filter(|of| of.is_by_hand()).map(Wanted::sql);
-    let each: Vec<String> = words.chain(by_hand).collect();
+    let words = words(list).into_iter().map(|(word, mask)| format!("c.{word} & {mask}::UBIGINT <> 0"));
+    let apart = list.iter().filter(|of| of.is_apart).map(Wanted::sql);
+    let each: Vec<String> = words.chain(apart).collect();
     if each.is_empty() { "false".to_owned() } else { format!("({})", each.join(" OR ")) }
 }
 
@@ -112,9 +116,9 @@ fn by(people: &[String]) -> (String, Vec<Sql>) {
     (text, people.iter().cloned().map(Sql::Text).collect())
 }
 
-/// The bits of a job, as columns of a query.
-pub(in crate::query) fn words() -> String {
-    TAGS.map(|name| format!("c.{name}")).join(", ")
+/// What the rules have decided of a job, as columns of a query.
+pub(in crate::query) fn decided() -> [String; TAGS.len()] {
+    std::array::from_fn(|at| format!("(c.{} & ~c.{})", TAGS[at], SAID[at]))
 }
 
 #[cfg(test)]
@@ -122,7 +126,7 @@ mod tests {
     use super::*;
 
     fn rule(bit: u32) -> Wanted {
-        Wanted { tag: bit + 1000, bit: Some(bit), is_assigned: false }
+        Wanted { tag: bit + 1000, bit: Some(bit), has_rule: true, is_apart: false }
     }
 
     fn texts(tagged: &Tagged) -> Vec<String> {
@@ -131,19 +135,22 @@ mod tests {
 
     #[test]
     fn conditions_are_on_words() {
+        let manual = |bit: u32| Wanted { has_rule: false, ..rule(bit) };
         let tagged = Tagged {
-            all: [0, 1, 64].map(rule).into(),
+            all: [rule(0), rule(1), rule(64), manual(65)].into(),
             any: vec![[2, 63].map(rule).into(), vec![]],
-            none: vec![rule(130)],
+            none: vec![rule(130), manual(3)],
             ..Tagged::default()
         };
         assert_eq!(
             texts(&tagged),
             [
+                "c.said1 & 2::UBIGINT = 2::UBIGINT",
                 "c.tags0 & 3::UBIGINT = 3::UBIGINT",
                 "c.tags1 & 1::UBIGINT = 1::UBIGINT",
                 "(c.tags0 & 9223372036854775812::UBIGINT <> 0)",
                 "false",
+                "(c.said0 & 8::UBIGINT = 0 OR c.said0 IS NULL)",
                 "(c.tags2 & 4::UBIGINT = 0 OR c.tags2 IS NULL)",
             ]
         );
@@ -151,17 +158,17 @@ mod tests {
     }
 
     #[test]
-    fn only_of_tags_that_people_have_set_is_their_word_looked_for() {
-        let assigned = Wanted { is_assigned: true, ..rule(0) };
-        let manual = Wanted { tag: 7, bit: None, is_assigned: false };
+    fn what_people_say_is_looked_for_only_where_the_bits_do_not_tell_it() {
+        let apart = Wanted { is_apart: true, ..rule(0) };
+        let own = Wanted { tag: 7, bit: None, has_rule: false, is_apart: true };
         let set = |tag: u32| format!("c.id IN (SELECT h.id FROM assignment h WHERE h.tag = {tag} AND {SET})");
         let either = format!("(coalesce(c.tags0 & 1::UBIGINT <> 0, false) OR {})", set(1000));
-        let tagged = Tagged { all: vec![assigned, manual, rule(1)], ..Tagged::default() };
+        let tagged = Tagged { all: vec![apart, own, rule(1)], ..Tagged::default() };
         assert_eq!(texts(&tagged), [either.clone(), set(7), "c.tags0 & 2::UBIGINT = 2::UBIGINT".into()]);
-        let tagged = Tagged { none: vec![assigned], any: vec![vec![rule(1), manual]], ..Tagged::default() };
+        let tagged = Tagged { none: vec![apart], any: vec![vec![rule(1), own]], ..Tagged::default() };
         assert_eq!(
             texts(&tagged),
-            [format!("(c.tags0 & 2::UBIGINT <> 0 OR {})", set(7)), format!("NOT coalesce({either}, false)")]
+            [format!("(c.tags0 & 2::UBIGINT <> 0 OR {})", set(7)), format!("NOT {either}")]
         );
     }
 }

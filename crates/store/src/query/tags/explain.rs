@@ -103,7 +103,7 @@ impl Snapshot<'_> {
         let is_named = |of: &&Known| what.tag.as_deref().is_none_or(|typed| of.tag.is_called(typed));
         let mut asked = Vec::new();
         for known in declared.tags.iter().filter(is_named) {
-            let Some(rule) = known.rule else { continue };
+            let Some(rule) = known.rule() else { continue };
             let has = known.has(decided.bits);
             if !has && !what.why_not {
                 continue;
@@ -124,7 +124,7 @@ impl Snapshot<'_> {
         let sql = format!(
             "SELECT {}, c.rules, c.end_ns IS NOT NULL, c.cluster, c.job, c.shown, c.\"user\", c.state, c.judged_ns FROM accounting c \
              WHERE c.id = {id}",
-            tagged::words()
+            tagged::decided().join(", ")
         );
         let found = self.rows(&sql, &[], |row| {
             let at = TAGS.len();

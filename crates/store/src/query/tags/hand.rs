@@ -54,7 +54,7 @@ impl Snapshot<'_> {
         let sql = format!(
             "SELECT {}, count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0), {key} AS key, h.tag \
              FROM accounting c JOIN (SELECT DISTINCT id, tag FROM assignment h WHERE {}) h ON h.id = c.id {beside} {} GROUP BY ALL",
-            tagged::words(),
+            tagged::decided().join(", "),
             tagged::SET,
             conditions.sql()
         );

@@ -102,7 +102,7 @@ impl Snapshot<'_> {
         let sql = format!(
             "SELECT {}, count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0) FROM accounting c \
              WHERE c.rules IS NOT NULL GROUP BY ALL",
-            tagged::words()
+            tagged::decided().join(", ")
         );
         let combinations = self.rows(&sql, &[], |row| Ok((bits(row, 0)?, sum(row, TAGS.len())?)))?;
         let assigned = self.assigned(&Which::default(), "NULL::VARCHAR")?;
@@ -112,7 +112,7 @@ impl Snapshot<'_> {
             let mut row = described(known, &combinations, &assigned, all);
             let Dates { since_ns, changed_ns } =
                 dates.get(&known.tag.declared.id).copied().unwrap_or_default();
-            let version = known.rule.map_or(0, |rule| rule.version);
+            let version = known.version.unwrap_or(0);
             let Votes { agree, disagree } =
                 votes.get(&(known.tag.declared.id, version)).copied().unwrap_or_default();
             row.extend(object([
@@ -140,7 +140,7 @@ impl Snapshot<'_> {
         let sql = format!(
             "SELECT {}, count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0), {} AS key \
              FROM accounting c {beside} {} AND c.rules IS NOT NULL GROUP BY ALL",
-            tagged::words(),
+            tagged::decided().join(", "),
             by.key(),
             conditions.sql()
         );
@@ -226,7 +226,7 @@ fn described(
         ("description", json!(declared.description)),
         ("comments", json!(declared.comments)),
         ("criterion", json!(known.tag.criterion.as_ref().map(ToString::to_string))),
-        ("version", json!(known.rule.map(|rule| rule.version))),
+        ("version", json!(known.version)),
         ("jobs", json!(counted.jobs)),
         ("core_hours", json!(counted.core_hours)),
         ("set_by_people", json!(by_hand.map(|of| of.sum.jobs).sum::<u64>())),
