@@ -440,6 +440,7 @@ fn a_tag_on_software_is_on_every_job_that_used_it() {
         (program(1, 1, "/bin/a"), program(2, 2, "/bin/b"), program(3, 3, "/bin/c"));
     one.objects = Some(1);
     two.objects = Some(2);
+    two.late_objects = Some(4);
     three.exe_file = Some(9);
     three.objects = Some(3);
     let other_build = record::entry::Object { build_id: None, ..library("/lib/libm.so.6", None) };
@@ -447,6 +448,7 @@ fn a_tag_on_software_is_on_every_job_that_used_it() {
         list(1, vec![library("/bin/a", None), library("/lib/libblas.so.3", None)]),
         list(2, vec![library("/bin/b", None), library("/lib/libfast.so", None)]),
         list(3, vec![other_build]),
+        list(4, vec![library("/opt/python/lib/site-packages/numpy/core/_multiarray_umath.so", None)]),
         common::file(9, "/bin/c", Some(&hash)),
     ];
     let bytes = batch(stream(1), 1, &[entry(one), entry(two), entry(three)], &context);
@@ -465,6 +467,7 @@ fn a_tag_on_software_is_on_every_job_that_used_it() {
         (by(Kind::Loaded, &build), vec!["1", "2"]),
         (by(Kind::Program, &content), vec!["3"]),
         (by(Kind::Program, "b"), vec!["2"]),
+        (by(Kind::Loaded, "*/site-packages/numpy/*"), vec!["2"]),
         (by(Kind::Loaded, "o'neil"), vec![]),
     ] {
         assert!(writer.tag_software(tag, &software, true, "ada", Some("it hangs")).unwrap());
@@ -481,7 +484,7 @@ fn a_tag_on_software_is_on_every_job_that_used_it() {
     let wrong = by(Kind::Loaded, &"x".repeat(1_000_000));
     assert!(writer.tag_software(tag, &wrong, true, "ada", None).is_err());
     let kept = store.reader().unwrap().software_tags().unwrap();
-    assert_eq!(kept.len(), 7);
+    assert_eq!(kept.len(), 8);
     assert!(
         kept.iter()
             .all(|row| row["until"].is_string() && row["by"] == "ada" && row["tag"] == "job_bug DEADLOCK")
