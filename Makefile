@@ -11,7 +11,7 @@ PREFIX ?= /usr/local
 # Without root: make install PREFIX=~/jobglass SYSCONFDIR=~/jobglass/etc
 SYSCONFDIR ?= /etc
 DESTDIR ?=
-FUZZ_SECONDS ?= 30
+FUZZ ?= 30s
 
 version := 0.1.0
 bin := target/release/jobglass
@@ -23,7 +23,7 @@ guest := --manifest-path crates/preload/Cargo.toml --target-dir target/guest
 # Tests and benchmarks run what is shipped, not what a debug build would be.
 shipped := JOBGLASS_BIN=$(CURDIR)/$(bin) JOBGLASS_LIB=$(CURDIR)/$(lib)
 
-.PHONY: help build demo test lint lint-rust lint-shell lint-licences bench collection tags load answers series running testbed fuzz install uninstall clean
+.PHONY: help build demo test lint lint-rust lint-shell lint-waits lint-licences bench collection tags load answers series running testbed fuzz install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +46,7 @@ test: build ## run all tests, also those with the kernel and with Slurm (root)
 	scripts/need test
 	$(shipped) scripts/test --locked
 
-lint: lint-rust lint-shell lint-licences ## check formatting, Rust and shell lints, licences
+lint: lint-waits lint-rust lint-shell lint-licences ## check formatting, Rust and shell lints, how tests wait, licences
 
 lint-rust:
 	scripts/need lint
@@ -63,6 +63,9 @@ lint-shell:
 	find .ci bench packaging scripts testbed tests -type f -exec awk 'FNR == 1 && \
 	    (/^#!.*[\/ ](ba)?sh( |$$)/ || FILENAME ~ /\.bash$$/) { print FILENAME } { nextfile }' {} + | \
 	    xargs -r shellcheck --external-sources
+
+lint-waits:
+	scripts/lint-waits
 
 # Advisories are not checked: they would have to be fetched.
 lint-licences:
@@ -108,8 +111,8 @@ testbed: ## start a Slurm cluster of four nodes on this machine
 	@echo "This shell: eval \"\$$(testbed/cluster env)\"; sinfo"
 	@echo "The end:    testbed/cluster stop"
 
-fuzz: ## feed each parser with hostile bytes for FUZZ_SECONDS=30 (nightly compiler, cargo-fuzz)
-	scripts/fuzz $(FUZZ_SECONDS)
+fuzz: ## feed each parser with hostile bytes for FUZZ=30s or FUZZ=1000000 inputs (nightly compiler, cargo-fuzz)
+	scripts/fuzz $(FUZZ)
 
 # Only what is missing is built: `make build` as yourself, `make install` as root, who may have no cargo.
 $(bin) $(server) $(lib) &:

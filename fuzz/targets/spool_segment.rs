@@ -3,12 +3,13 @@
 
 use agent::spool::{Item, Segment, closed_segment};
 use libfuzzer_sys::fuzz_target;
+use record::batch::Stream;
 use record::entry::Entry;
 
 fuzz_target!(|input: (&[u8], Vec<Vec<u8>>, usize, u8)| {
     let (bytes, payloads, at, flip) = input;
     walk(bytes);
-    let clean = closed_segment(1, &payloads, 0);
+    let clean = closed_segment(Stream([1; 16]), 1, &payloads, 0);
     let found = walk(&clean);
     assert_eq!(found, payloads, "what is written is read");
     let mut damaged = clean;

@@ -31,18 +31,15 @@ daemon_pid() {
     echo "$pid"
 }
 
-# within SECONDS WHAT CMD...: tries CMD until it succeeds, with a line now and then.
+# within SECONDS WHAT CMD...: tries CMD until it succeeds, with a line if that takes a while.
 within() {
-    local deadline=$((SECONDS + $1)) what=$2 tries=0
+    local seconds=$1 what=$2
     shift 2
-    until "$@" >/dev/null 2>&1; do
-        if ((SECONDS >= deadline)); then
-            say "gave up waiting for $what"
-            return 1
-        fi
-        ((tries++ % 20 == 4)) && say "waiting for $what"
-        sleep 0.2
-    done
+    wait_until 1 "$@" && return
+    say "waiting for $what"
+    wait_until "$seconds" "$@" && return
+    say "gave up waiting for $what"
+    return 1
 }
 
 start_daemons() {
@@ -52,7 +49,7 @@ start_daemons() {
         --seed-file="$dir/munge/munged.seed" --num-threads=2
     start_database
     launch slurmdbd env MYSQL_UNIX_PORT="$dir/run/mysql.socket" slurmdbd
-    within 30 "slurmdbd" in_cluster sacctmgr -n list cluster
+    within 120 "slurmdbd" in_cluster sacctmgr -n list cluster
     add_accounts
     launch slurmctld slurmctld -c
     for node in "${nodes[@]}"; do
@@ -70,7 +67,7 @@ start_database() {
         --auth-root-authentication-method=socket
     launch mariadbd sh -c '"$@" & ' - mariadbd "${options[@]}" --user=mysql --skip-networking \
         --socket="$dir/run/mysql.socket" --pid-file="$dir/run/mariadbd.pid"
-    within 30 "mariadbd" mariadb-admin --no-defaults --socket="$dir/run/mysql.socket" ping
+    within 120 "mariadbd" mariadb-admin --no-defaults --socket="$dir/run/mysql.socket" ping
 }
 
 # Before slurmctld starts: one that is told of accounts while it reads them
@@ -85,8 +82,8 @@ add_accounts() {
 }
 
 wait_until_ready() {
-    within 60 "four idle nodes" all_nodes_idle
-    within 30 "slurmctld in the accounting" controller_is_registered
+    within 240 "four idle nodes" all_nodes_idle
+    within 120 "slurmctld in the accounting" controller_is_registered
 }
 
 all_nodes_idle() { [[ $(in_cluster sinfo -h -N -p regular -t idle -o %N | wc -l) == "${#nodes[@]}" ]]; }
@@ -125,7 +122,7 @@ stop_daemons() {
         # All slurmd end together; each of the others waits for those before it.
         pids+=("$pid")
         [[ ${all_daemons[i]} == slurmd.n[2-4] ]] && continue
-        within 15 "the end of ${all_daemons[i]%.n?}" all_gone "${pids[@]}"
+        within 60 "the end of ${all_daemons[i]%.n?}" all_gone "${pids[@]}"
     done
 }
 

@@ -132,13 +132,17 @@ cluster_pids() {
 
 # SIGKILL to all that is left, until nothing is.
 kill_leftovers() {
-    local tries=0 pids
     thaw_cgroups
-    while mapfile -t pids < <(cluster_pids) && ((${#pids[@]})); do
-        ((tries++ < 50)) || { say "cannot kill ${pids[*]}"; return 1; }
-        kill -KILL "${pids[@]}" 2>/dev/null
-        sleep 0.1
-    done
+    wait_until 30 kill_once || { say "cannot kill $(cluster_pids | paste -sd' ')"; return 1; }
+}
+
+# Whether nothing was left to kill.
+kill_once() {
+    local pids
+    mapfile -t pids < <(cluster_pids)
+    ((${#pids[@]})) || return 0
+    kill -KILL "${pids[@]}" 2>/dev/null
+    return 1
 }
 
 # proctrack/cgroup freezes a step before killing it; a frozen process does not die.

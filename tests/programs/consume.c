@@ -1,9 +1,10 @@
 /* Uses a known amount of each resource, whatever else the machine does.
  *
- * usage: consume [cores=N] [cpu=SECONDS] [memory=MB] [write=MB] [file=PATH] [read=MB] [sleep=SECONDS] [children=N]
+ * usage: consume [cores=N] [cpu=SECONDS] [memory=MB] [write=MB] [file=PATH] [children=N] [before_cpu=PATH] [at_end=PATH]
  *
  * Each of `cores` threads uses `cpu` seconds of CPU time by its own clock. `memory` is touched and held to the end. `write`
- * goes to `file` and to the disk. With `children`, that many short-lived children share the work of writing. */
+ * goes to `file` and to the disk. With `children`, that many short-lived children share the work of writing. Before it uses
+ * CPU time, and before its end, it waits until whoever holds the pipe PATH open for writing closes it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -63,6 +64,18 @@ static void write_megabytes(const char *path, int flags, long megabytes)
     close(fd);
 }
 
+/* Opening waits for a writer, and reading for its end. */
+static void wait_at(const char *path)
+{
+    char byte;
+    if (*path == '\0')
+        return;
+    int fd = open(path, O_RDONLY);
+    while (fd >= 0 && read(fd, &byte, 1) > 0)
+        ;
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
     int cores = option(argc, argv, "cores", 1);
@@ -83,6 +96,7 @@ int main(int argc, char **argv)
     }
     if (megabytes && !children)
         write_megabytes(file, O_TRUNC, megabytes);
+    wait_at(text(argc, argv, "before_cpu", ""));
     pthread_t *threads = calloc(cores, sizeof(*threads));
     if (cpu_seconds > 0)
         for (int i = 1; i < cores; i++)
@@ -91,7 +105,7 @@ int main(int argc, char **argv)
         burn(NULL);
     for (int i = 1; i < cores && cpu_seconds > 0; i++)
         pthread_join(threads[i], NULL);
-    usleep(option(argc, argv, "sleep", 0) * 1e6);
+    wait_at(text(argc, argv, "at_end", ""));
     unlink(file);
     return held && memory && held[0] != 'y';
 }

@@ -1,28 +1,25 @@
 /* Floods a socket with garbage: connect, send 100 bytes, close, as fast as possible.
  *
- * usage: flood NAME SECONDS PROCS     (NAME: a path or @ABSTRACT)
+ * usage: flood NAME PROCS     (NAME: a path or @ABSTRACT)
  *
- * Of a path, NAME.UID is taken where it exists, as the guest does. Prints the number of messages sent. */
+ * Of a path, NAME.UID is taken where it exists, as the guest does. Prints "flooding" when every process has begun, stops at
+ * the end of its standard input, and prints the number of messages sent. */
 #define _GNU_SOURCE
+#include <limits.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { MESSAGE = 100 };
-
-static double now(void) {
-    struct timespec at;
-
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
-}
+/* A process has begun with its first tries. */
+enum { MESSAGE = 100, MAX = 500, FIRST = 100 };
 
 static socklen_t address_of(const char *name, struct sockaddr_un *address) {
     char own[sizeof address->sun_path];
@@ -49,35 +46,56 @@ static int send_one(const struct sockaddr_un *address, socklen_t length) {
     return sent;
 }
 
-static unsigned long flood(const char *name, double until) {
+/* What parent and children share. */
+static struct shared {
+    volatile int stop;
+    unsigned long sent[MAX];
+} *shared;
+
+static unsigned long flood(const char *name, int begun) {
     struct sockaddr_un address;
     socklen_t length = address_of(name, &address);
-    unsigned long sent = 0;
+    unsigned long tries = 0, sent = 0;
 
-    while (now() < until) sent += send_one(&address, length) ? 1u : 0u;
+    while (!shared->stop) {
+        sent += send_one(&address, length) ? 1u : 0u;
+        if (++tries == FIRST && write(begun, "x", 1) != 1) _exit(1);
+    }
     return sent;
 }
 
-int main(int argc, char **argv) {
-    int procs = argc == 4 ? atoi(argv[3]) : 0;
-    unsigned long *sent, total = 0;
-    double until = now() + (argc == 4 ? atof(argv[2]) : 0);
+static void read_bytes(int fd, int count) {
+    char byte;
 
-    if (procs < 1 || procs > 512) {
-        fprintf(stderr, "usage: flood NAME SECONDS PROCS\n");
+    while (count-- > 0 && read(fd, &byte, 1) == 1) {
+    }
+}
+
+int main(int argc, char **argv) {
+    int procs = argc == 3 ? atoi(argv[2]) : 0, begun[2];
+    unsigned long total = 0;
+
+    if (procs < 1 || procs > MAX) {
+        fprintf(stderr, "usage: flood NAME PROCS\n");
         return 64;
     }
-    sent = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (sent == MAP_FAILED) return 66;
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED || pipe(begun) != 0) return 66;
     for (int i = 0; i < procs; i++) {
         if (fork() == 0) {
-            sent[i] = flood(argv[1], until);
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            shared->sent[i] = flood(argv[1], begun[1]);
             _exit(0);
         }
     }
+    read_bytes(begun[0], procs);
+    puts("flooding");
+    fflush(stdout);
+    read_bytes(0, INT_MAX);
+    shared->stop = 1;
     while (wait(NULL) > 0) {
     }
-    for (int i = 0; i < procs; i++) total += sent[i];
+    for (int i = 0; i < procs; i++) total += shared->sent[i];
     printf("%lu\n", total);
     return 0;
 }

@@ -152,6 +152,29 @@ static int mode_sleep(char **argv) {
     return 0;
 }
 
+static int read_to_end(int fd) {
+    char byte;
+    ssize_t done;
+
+    while ((done = read(fd, &byte, 1)) != 0) {
+        if (done < 0 && errno != EINTR) return failed("read");
+    }
+    return 0;
+}
+
+/* Lives until whoever started it closes the other end of its standard input. */
+static int mode_until_eof(char **argv) {
+    (void)argv;
+    return read_to_end(0);
+}
+
+/* Lives until whoever opens this pipe for writing closes it again. */
+static int mode_until_eof_of(char **argv) {
+    int fd = open(argv[0], O_RDONLY);
+
+    return fd < 0 ? failed(argv[0]) : read_to_end(fd);
+}
+
 /* ---- exec and threads ---- */
 
 static void *thread_run(void *argv) {
@@ -384,6 +407,8 @@ static const struct mode {
     {"int", mode_int, 0, ""},
     {"hang", mode_hang, 0, ""},
     {"sleep", mode_sleep, 1, " MS"},
+    {"until_eof", mode_until_eof, 0, ""},
+    {"until_eof_of", mode_until_eof_of, 1, " PIPE"},
     {"exec", run, 1, " PROG [ARGS]"},
     {"exec_thread", mode_exec_thread, 1, " PROG [ARGS]"},
     {"pthread_exit", mode_pthread_exit, 0, ""},

@@ -201,12 +201,14 @@ fn object_list(id: u64) -> ObjectList {
         build_id: Some([&number.to_le_bytes()[..], &[7; 12]].concat().into()),
         signature: None,
         file: Some(number),
+        claimed: false,
     };
     let program = Object {
         path: format!("/program/of/list{id}").into_bytes().into(),
         build_id: None,
         signature: None,
         file: None,
+        claimed: false,
     };
     ObjectList { id, objects: std::iter::once(program).chain(numbers.into_iter().map(object)).collect() }
 }

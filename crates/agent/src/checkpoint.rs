@@ -9,18 +9,23 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use record::batch::Stream;
 use record::entry::{Entry, Image, ObjectList};
 
+use crate::counters::Counters;
 use crate::spool::{self, Item, Reader, Segment};
+use crate::state;
 use crate::table::Finished;
 
 const NAME: &str = "running";
+/// The file is never sent.
+const STREAM: Stream = Stream([0; 16]);
 
 /// Writes the file; it takes the old one's place only when it is whole.
 pub fn write(dir: &Path, next_number: u64, running: &[Finished], now_ns: u64) -> io::Result<()> {
     let mut told = HashSet::new();
     let mut payloads = Vec::new();
-    for Finished { image, lists } in running {
+    for Finished { image, lists, .. } in running {
         for list in lists.iter().filter(|list| told.insert(list.id)) {
             payloads.extend(minicbor::to_vec(Entry::Objects((**list).clone())));
         }
@@ -28,16 +33,27 @@ pub fn write(dir: &Path, next_number: u64, running: &[Finished], now_ns: u64) ->
     }
     let new = dir.join(format!("{NAME}.new"));
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o640).open(&new)?;
-    file.write_all(&spool::closed_segment(next_number, &payloads, now_ns))?;
+    file.write_all(&spool::closed_segment(STREAM, next_number, &payloads, now_ns))?;
     fs::rename(new, dir.join(NAME))
 }
 
-/// Reads the file, less what the spool says has ended since. A damaged file says less, never something wrong.
-pub fn read(dir: &Path) -> Vec<(Image, Option<ObjectList>)> {
-    let Ok(bytes) = fs::read(dir.join(NAME)) else { return Vec::new() };
-    let segment = Segment::new(&bytes);
-    let Some(number) = segment.next_number() else { return Vec::new() };
-    let ended = ended_since(dir, number);
+/// Reads the file, less what the spool says has ended since. A damaged file says less, never something wrong, and is set
+/// aside.
+pub fn read(dir: &Path, counters: &Counters) -> Vec<(Image, Option<ObjectList>)> {
+    let Some(bytes) = state::read(dir, NAME, counters).content() else { return Vec::new() };
+    let mut segment = Segment::new(&bytes);
+    let Some(number) = segment.next_number() else {
+        state::set_aside(dir, NAME, "it has no header", counters);
+        return Vec::new();
+    };
+    let images = running(&mut segment, &ended_since(dir, number));
+    if Segment::new(&bytes).any(|item| !matches!(item, Item::Entry(..))) {
+        state::set_aside(dir, NAME, "entries in it are damaged or missing", counters);
+    }
+    images
+}
+
+fn running(segment: &mut Segment, ended: &HashSet<(u32, u64)>) -> Vec<(Image, Option<ObjectList>)> {
     let (mut lists, mut images) = (HashMap::new(), Vec::new());
     for item in segment {
         let Item::Entry(_, payload) = item else { continue };
@@ -69,8 +85,8 @@ fn ended_since(dir: &Path, number: u64) -> HashSet<(u32, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::{SpoolLimits, SpoolWriter};
-    use crate::testing::image;
+    use crate::spool::{Numbering, SpoolLimits, SpoolWriter};
+    use crate::testing::{finished, image};
     use record::entry::{RankUse, Used};
     use std::time::Duration;
 
@@ -80,22 +96,32 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let limits =
             SpoolLimits { max_bytes: 1 << 20, segment_bytes: 1 << 16, segment_age: Duration::from_secs(60) };
-        let mut spool = SpoolWriter::open(dir.path(), limits, 1).unwrap();
+        let numbering = Numbering { stream: Stream([1; 16]), least: 1 };
+        let counters = Counters::default();
+        let mut spool = SpoolWriter::open(dir.path(), limits, numbering, &counters).unwrap();
         let entry = |image: &Image| minicbor::to_vec(Entry::Image(Box::new(image.clone()))).unwrap();
         spool.append(&[entry(&image(1, 10))], 0).unwrap();
-        let running: Vec<Finished> =
-            [1, 2, 3, 4].map(|pid| Finished { image: image(pid, 10), lists: Vec::new() }).into();
+        let running: Vec<Finished> = [1, 2, 3, 4].map(|pid| finished(image(pid, 10))).into();
         write(dir.path(), spool.next_number(), &running, 0).unwrap();
         let mut ranks = image(9, 90);
         let rank = RankUse { rank: 1, pid: 3, start: 10, end: None, used: Used::default(), count: 1 };
         ranks.ranks.push(rank);
         spool.append(&[entry(&image(2, 10)), entry(&ranks)], 0).unwrap();
         drop(spool);
-        let left: Vec<u32> = read(dir.path()).iter().map(|(image, _)| image.key.pid).collect();
+        let left: Vec<u32> = read(dir.path(), &counters).iter().map(|(image, _)| image.key.pid).collect();
         assert_eq!(
             left,
             [1, 4],
             "2 has its own record since, 3 one among ranks; 1 is another process of that number"
         );
+        assert_eq!(counters.state_files_damaged.get(), 0);
+        let whole = fs::read(dir.path().join(NAME)).unwrap();
+        for (bytes, most) in [(&whole[..whole.len() - 30], 2), (&whole[..40], 0), (b"", 0), (b"garbage", 0)] {
+            fs::write(dir.path().join(NAME), bytes).unwrap();
+            let counters = Counters::default();
+            assert!(read(dir.path(), &counters).len() <= most, "{} bytes", bytes.len());
+            assert_eq!(counters.state_files_damaged.get(), 1, "{} bytes", bytes.len());
+            assert!(!dir.path().join(NAME).exists());
+        }
     }
 }

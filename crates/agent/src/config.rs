@@ -123,8 +123,10 @@ pub struct Limits {
     pub nice: i32,
     /// `auto`: the processors Slurm keeps for the system, if it does; `all`; or a list such as `0-1`.
     pub cpus: String,
-    /// Guests whose shared memory is held open.
+    /// Guests whose shared memory is held open; one user has at most half of them.
     pub guests: usize,
+    /// What users' processes and messages may take in memory, in all; one user has at most half of it.
+    pub memory_mib: usize,
 }
 
 /// `[privacy]`
@@ -133,16 +135,25 @@ pub struct Limits {
 pub struct Privacy {
     /// Names of variables that are kept; a trailing `*` stands for any ending.
     pub keep_variables: Vec<String>,
-    /// Words that make an option's or variable's name a secret's.
+    /// Words that make an option's or variable's name a secret's; here and in the next two `...` stands for the built-in
+    /// list.
     pub secret_words: Vec<String>,
     /// Beginnings of well-known tokens.
     pub token_prefixes: Vec<String>,
-    /// `program option`: options that take a secret in one program.
+    /// What is secret in one program only, as [`defaults::OPTION`] describes it.
     pub secret_options: Vec<String>,
     /// Programs that are not recorded at all, by path; a trailing `*` stands for any ending.
     pub skip_programs: Vec<String>,
     /// Users that are not recorded at all.
     pub skip_uids: Vec<u32>,
+}
+
+/// Stands for the built-in list: most sites only add to it.
+const BUILT_IN: &str = "...";
+
+fn expanded(list: &[String], built_in: &[&str]) -> Vec<String> {
+    let expand = |rule: &String| if rule == BUILT_IN { own(built_in) } else { vec![rule.clone()] };
+    list.iter().flat_map(expand).collect()
 }
 
 fn own(list: &[&str]) -> Vec<String> {
@@ -225,7 +236,7 @@ impl Default for Sampling {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { nice: 0, cpus: "auto".into(), guests: 16_384 }
+        Limits { nice: 0, cpus: "auto".into(), guests: 16_384, memory_mib: 96 }
     }
 }
 
@@ -233,9 +244,9 @@ impl Default for Privacy {
     fn default() -> Self {
         Privacy {
             keep_variables: own(defaults::ENV),
-            secret_words: own(defaults::SECRET),
-            token_prefixes: own(defaults::TOKEN),
-            secret_options: own(defaults::OPTION),
+            secret_words: own(&[BUILT_IN]),
+            token_prefixes: own(&[BUILT_IN]),
+            secret_options: own(&[BUILT_IN]),
             skip_programs: own(defaults::SKIP_EXE),
             skip_uids: Vec::new(),
         }
@@ -322,9 +333,9 @@ impl Config {
         let mut rules = RuleSet::default();
         let privacy = &self.privacy;
         rules.set(Section::Env, privacy.keep_variables.clone());
-        rules.set(Section::Secret, privacy.secret_words.clone());
-        rules.set(Section::Token, privacy.token_prefixes.clone());
-        rules.set(Section::Option, privacy.secret_options.clone());
+        rules.set(Section::Secret, expanded(&privacy.secret_words, defaults::SECRET));
+        rules.set(Section::Token, expanded(&privacy.token_prefixes, defaults::TOKEN));
+        rules.set(Section::Option, expanded(&privacy.secret_options, defaults::OPTION));
         rules.set(Section::SkipExe, privacy.skip_programs.clone());
         rules.set(Section::SkipUid, privacy.skip_uids.iter().map(u32::to_string).collect());
         rules.pack()
@@ -400,6 +411,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use record::rules::{Deep, Rules};
 
     #[test]
     fn errors_name_file_line_and_text() {
@@ -426,6 +438,19 @@ mod tests {
         for key in ["enabled", "off_file", "cluster", "host", "socket", "container_socket"] {
             assert!(text.contains(&format!("\n{key} = ")), "{key} is not shown");
         }
+    }
+
+    #[test]
+    fn dots_stand_for_the_built_in_rules() {
+        let rules =
+            |text: &str| Config::parse(Path::new("x.toml"), text.as_bytes()).unwrap().rules().unwrap();
+        assert_eq!(rules(""), defaults::TABLE);
+        let line = b"a --geheimnis x --password y";
+        let redacted = |text: &str| Deep::new(Rules::new(&rules(text)).unwrap()).text(line);
+        let (added, replaced) = (r#"["...", "geheimnis"]"#, r#"["geheimnis"]"#);
+        let privacy = |words: &str| redacted(&format!("[privacy]\nsecret_words = {words}\n"));
+        assert_eq!(privacy(added), b"a --geheimnis *** --password ***");
+        assert_eq!(privacy(replaced), b"a --geheimnis *** --password y");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use record::bytes::Bytes;
 use record::entry::Container;
 use sample::Proc;
 
-use crate::files::Place;
+use crate::files;
 use crate::job::Variables;
 
 /// Recognises a container by the variables its runtime sets.
@@ -44,8 +44,7 @@ pub fn from_variables<T: AsRef<[u8]>>(variables: Variables<T>) -> Option<Contain
 pub fn from_root(proc: &Proc, pid: u32, host: &Path) -> Option<Container> {
     let has = |path: &str| {
         let of_host = host.join(path.trim_start_matches('/'));
-        fs::symlink_metadata(proc.inside(pid, path.as_bytes())).is_ok()
-            && fs::symlink_metadata(of_host).is_err()
+        files::exists_inside(proc, pid, path.as_bytes()) && fs::symlink_metadata(of_host).is_err()
     };
     let read = |path: &str| read_inside(proc, pid, path);
     let known = |kind: &str, image| Some(Container { kind: kind.to_owned(), image });
@@ -68,7 +67,7 @@ pub fn from_root(proc: &Proc, pid: u32, host: &Path) -> Option<Container> {
 /// there, or a link that leads out of it.
 fn read_inside(proc: &Proc, pid: u32, path: &str) -> Option<Vec<u8>> {
     let mut text = Vec::new();
-    Place::open_inside(proc, pid, path.as_bytes())?.take(4096).read_to_end(&mut text).ok()?;
+    files::open_inside(proc, pid, path.as_bytes())?.take(4096).read_to_end(&mut text).ok()?;
     Some(text)
 }
 

@@ -36,6 +36,20 @@ counters! {
     guest_messages_flood,
     /// Messages of guests for which no process was found.
     guest_messages_unmatched,
+    /// Messages that were not read yet when the agent stopped.
+    guest_messages_unread,
+    /// Messages sent by another process or user than the one that connected, or in the name of an image of another user.
+    guest_messages_forged,
+    /// Messages beyond the first of an image.
+    guest_messages_repeated,
+    /// Messages that did not fit into their user's share of memory.
+    guest_messages_memory,
+    /// Messages that asked for an image to be suppressed although no rule of this agent suppresses it.
+    guest_suppression_refused,
+    /// Processes not followed because their user's share of memory was used up.
+    processes_dropped_memory,
+    /// Images recorded without arguments, environment and objects because their user's share of memory was used up.
+    images_without_content,
     /// Images whose guest was there, or should have been, and was not heard.
     guest_lost,
     /// Images whose guest was switched off by the user.
@@ -80,6 +94,10 @@ counters! {
     static_programs,
     /// Kernel events lost.
     events_lost,
+    /// Records of mapped files that the kernel had no room for; `/proc` is asked instead.
+    mappings_lost,
+    /// Mapped files not kept because a process or its user has too many.
+    mappings_dropped,
     /// Times the kernel's accounting queue overflowed.
     stats_overruns,
     /// Ends of processes whose beginning was never seen.
@@ -90,6 +108,8 @@ counters! {
     files_unhashed,
     /// Files not looked at because too many were waiting.
     files_dropped,
+    /// Objects in lists that a process claimed and the kernel did not report; their files were not looked at.
+    objects_claimed,
     /// Processes whose late objects are not watched because too many descriptors are open.
     late_unwatched,
     /// Times this agent was switched off.
@@ -100,6 +120,8 @@ counters! {
     clock_set,
     /// Times the machine was suspended.
     suspensions,
+    /// State files and segments that were damaged at the start and set aside.
+    state_files_damaged,
 }
 
 /// A number that only grows.

@@ -228,7 +228,7 @@ mod tests {
         image.exe = Some(Bytes::from(exe.as_bytes()));
         image.argv = Some(args.iter().map(|arg| Bytes::from(arg.as_bytes())).collect());
         image.used = Used { user_ns: Some(5), max_rss_bytes: Some(9), ..Used::default() };
-        Finished { image, lists: Vec::new() }
+        testing::finished(image)
     }
 
     /// Rows as (exe, count, ranks) after folding everything.

@@ -9,7 +9,7 @@
 //! * [`fold`] puts what is alike into one row;
 //! * [`output`] writes rows to the [`spool`];
 //! * [`ship`] sends the spool to the server;
-//! * [`checkpoint`] and [`progress`] let the next agent go on where this one stopped;
+//! * [`checkpoint`] and [`progress`] let the next agent go on where this one stopped; [`state`] sets aside what is damaged;
 //! * [`run`] is the main thread, [`config`] what the administrator says, [`limits`] how it stays out of the
 //!   jobs' way, [`counters`] what it counts.
 
@@ -24,6 +24,8 @@ pub mod job;
 pub mod kernel;
 pub mod limits;
 pub mod output;
+pub mod owners;
+mod privacy;
 pub mod progress;
 pub mod receive;
 pub mod run;
@@ -31,8 +33,10 @@ pub mod sampling;
 mod say;
 pub mod session;
 mod settings;
+pub mod shares;
 pub mod ship;
 pub mod spool;
+pub mod state;
 pub mod table;
 pub mod waits;
 

@@ -12,22 +12,30 @@ use std::time::{Duration, Instant};
 use record::entry::{Entry, File, Gap, GapReason, Health, ObjectList};
 use record::reading::Reading;
 
-use crate::checkpoint;
 use crate::clock::wall_ns;
 use crate::counters::Counters;
 use crate::files::Files;
 use crate::progress::ProgressFile;
+use crate::say::say;
+use crate::shares::{Held, Shares};
 use crate::ship;
 use crate::spool::SpoolWriter;
 use crate::table::Finished;
+use crate::{checkpoint, privacy};
 
 /// Rows that may wait for the disk; about 20 MB at most.
 const QUEUE: usize = 8192;
+/// And so much besides rows: files, gaps, health, readings.
+const SPARE: usize = 4096;
 /// How often the disk is asked to keep what was written.
 const SYNC: Duration = Duration::from_secs(5);
 
+/// Users whose names are remembered.
+const USERS_KEPT: usize = 65_536;
+
 enum Work {
-    Row(Box<Finished>),
+    /// A row and its place in the queue.
+    Row(Box<Finished>, #[expect(dead_code, reason = "given back when it is dropped")] Held),
     File(Box<File>),
     /// Gaps wait beside the queue.
     Gaps,
@@ -43,6 +51,10 @@ pub struct Output {
     queue: SyncSender<Work>,
     /// What must not be dropped although the queue is full.
     gaps: Arc<Mutex<Vec<Gap>>>,
+    /// Rows that may wait; a user has their share of them.
+    rows: Shares,
+    /// The site's rules, packed: nothing is written that has not passed them.
+    rules: Arc<Mutex<Arc<Vec<u8>>>>,
     counters: Arc<Counters>,
 }
 
@@ -63,8 +75,11 @@ pub struct Queue(Receiver<Work>);
 impl Output {
     /// The queue alone; [`Output::start`] gives it a thread.
     pub fn new(counters: Arc<Counters>) -> (Output, Queue) {
-        let (queue, work) = sync_channel(QUEUE);
-        (Output { queue, gaps: Arc::default(), counters }, Queue(work))
+        let (queue, work) = sync_channel(QUEUE + SPARE);
+        (
+            Output { queue, gaps: Arc::default(), rows: Shares::new(QUEUE), rules: Arc::default(), counters },
+            Queue(work),
+        )
     }
 
     /// Starts the thread.
@@ -84,6 +99,7 @@ impl Output {
             progress,
             ship,
             gaps: self.gaps.clone(),
+            rules: self.rules.clone(),
             counters: self.counters.clone(),
             told: HashSet::new(),
             users: HashMap::new(),
@@ -97,10 +113,17 @@ impl Output {
         Ok(Writing { thread })
     }
 
+    /// Takes new rules.
+    pub fn set_rules(&self, rules: Arc<Vec<u8>>) {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
     /// A row of images.
     pub fn row(&self, finished: Finished) {
         let count = finished.image.count;
-        if self.queue.try_send(Work::Row(Box::new(finished))).is_err() {
+        let place = self.rows.hold(finished.user, 1);
+        let is_sent = |place| self.queue.try_send(Work::Row(Box::new(finished), place)).is_ok();
+        if !place.is_some_and(is_sent) {
             self.counters.images_dropped_queue.add(count);
         }
     }
@@ -150,6 +173,7 @@ struct Writer {
     progress: ProgressFile,
     ship: Arc<ship::Shared>,
     gaps: Arc<Mutex<Vec<Gap>>>,
+    rules: Arc<Mutex<Arc<Vec<u8>>>>,
     counters: Arc<Counters>,
     /// Lists and files that the current segment knows.
     told: HashSet<u64>,
@@ -165,7 +189,7 @@ impl Writer {
         let mut synced = Instant::now();
         loop {
             match queue.recv_timeout(SYNC) {
-                Ok(Work::Row(finished)) => self.row(*finished),
+                Ok(Work::Row(finished, _)) => self.row(*finished),
                 Ok(Work::File(file)) if self.told.contains(&file.id) => {
                     let _ = self.write_one(Entry::File(*file));
                 }
@@ -173,7 +197,8 @@ impl Writer {
                 Ok(Work::Gaps) => {}
                 Ok(Work::Health(health)) => self.health(*health),
                 Ok(Work::Reading(reading)) => self.reading(*reading),
-                Ok(Work::Running(running)) => {
+                Ok(Work::Running(mut running)) => {
+                    running.iter_mut().for_each(|finished| self.redact(finished));
                     let next = self.spool.next_number();
                     if checkpoint::write(&self.dir, next, &running, wall_ns()).is_ok() {
                         self.ship.needed_from.store(next, Ordering::Relaxed);
@@ -195,6 +220,7 @@ impl Writer {
     }
 
     fn row(&mut self, mut finished: Finished) {
+        self.redact(&mut finished);
         finished.image.user = finished.image.uid.and_then(|uid| self.user(uid));
         self.begin();
         let mut new = Vec::new();
@@ -223,11 +249,19 @@ impl Writer {
             self.counters.images_spooled.add(count);
             self.put_away += count;
         } else {
+            if self.refused.is_none() {
+                say("cannot write to the spool: records are dropped and counted until it has room again");
+            }
             self.counters.images_dropped_spool.add(count);
             let (_, images) = self.refused.get_or_insert((wall_ns(), 0));
             *images += count;
         }
         self.progress.write_put_away(self.put_away);
+    }
+
+    fn redact(&self, finished: &mut Finished) {
+        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        privacy::redact_record(&mut finished.image, &rules);
     }
 
     fn write_gaps(&mut self) {
@@ -287,6 +321,9 @@ impl Writer {
 
     /// A user's name. Asking may take long where a directory service is down, so each is asked for once.
     fn user(&mut self, uid: u32) -> Option<String> {
+        if self.users.len() >= USERS_KEPT {
+            self.users.clear();
+        }
         let ask = || nix::unistd::User::from_uid(uid.into()).ok().flatten().map(|user| user.name);
         self.users.entry(uid).or_insert_with(ask).clone()
     }

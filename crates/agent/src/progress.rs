@@ -10,6 +10,9 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::counters::Counters;
+use crate::state::{self, Found};
+
 const NAME: &str = "progress";
 const RECORD: usize = 64;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -36,11 +39,13 @@ pub struct ProgressFile {
     file: File,
 }
 
-/// What an earlier agent left: its progress, and how many of the ended images it had put away.
+/// What an earlier agent left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Left {
-    pub progress: Progress,
-    pub put_away: u64,
+pub enum Left {
+    /// Its progress, and how many of the ended images it had put away.
+    Known { progress: Progress, put_away: u64 },
+    /// A damaged file, last written at this time of day: what was missed since is not known.
+    Damaged { written: u64 },
 }
 
 /// This boot of the machine.
@@ -50,7 +55,16 @@ pub fn this_boot() -> u64 {
 
 impl ProgressFile {
     /// Opens the file in a spool's directory, and reads what is there.
-    pub fn open(dir: &Path) -> io::Result<(ProgressFile, Option<Left>)> {
+    pub fn open(dir: &Path, counters: &Counters) -> io::Result<(ProgressFile, Option<Left>)> {
+        let written = written_ns(&dir.join(NAME)).unwrap_or_else(crate::clock::wall_ns);
+        let left = match state::read(dir, NAME, counters) {
+            Found::Nothing => None,
+            Found::Damaged => Some(Left::Damaged { written }),
+            Found::Content(bytes) => Some(parse(&bytes).unwrap_or_else(|| {
+                state::set_aside(dir, NAME, "its checksum does not hold", counters);
+                Left::Damaged { written }
+            })),
+        };
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -58,11 +72,6 @@ impl ProgressFile {
             .write(true)
             .mode(0o640)
             .open(dir.join(NAME))?;
-        let words = |at: usize| read_words(&file, (at * RECORD) as u64);
-        let left = words(0).map(|[boot, time, forks, ended, live, stopped]| Left {
-            progress: Progress { boot, time, forks, ended, live, stopped: stopped != 0 },
-            put_away: words(1).map_or(0, |words| words[0]),
-        });
         Ok((ProgressFile { file }, left))
     }
 
@@ -93,9 +102,22 @@ impl ProgressFile {
     }
 }
 
-fn read_words(file: &File, at: u64) -> Option<[u64; 6]> {
-    let mut bytes = [0; RECORD];
-    file.read_exact_at(&mut bytes, at).ok()?;
+fn written_ns(path: &Path) -> Option<u64> {
+    let modified = fs::symlink_metadata(path).ok()?.modified().ok()?;
+    modified.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_nanos() as u64)
+}
+
+fn parse(bytes: &[u8]) -> Option<Left> {
+    let [boot, time, forks, ended, live, stopped] = words(bytes)?;
+    let progress = Progress { boot, time, forks, ended, live, stopped: stopped != 0 };
+    // Without the second record the gap seems larger than it is.
+    let put_away = bytes.get(RECORD..).and_then(words).map_or(0, |words| words[0]);
+    Some(Left::Known { progress, put_away })
+}
+
+/// The words of the record at the beginning of `bytes`.
+fn words(bytes: &[u8]) -> Option<[u64; 6]> {
+    let bytes: &[u8; RECORD] = bytes.first_chunk()?;
     let word = |index: usize| {
         bytes
             .get(8 * index..8 * index + 8)
@@ -109,16 +131,34 @@ fn read_words(file: &File, at: u64) -> Option<[u64; 6]> {
 mod tests {
     use super::*;
 
+    fn open(dir: &Path) -> (ProgressFile, Option<Left>, u64) {
+        let counters = Counters::default();
+        let (file, left) = ProgressFile::open(dir, &counters).unwrap();
+        (file, left, counters.state_files_damaged.get())
+    }
+
     #[test]
     fn what_is_written_is_left() {
         let dir = tempfile::tempdir().unwrap();
-        let (file, left) = ProgressFile::open(dir.path()).unwrap();
-        assert_eq!(left, None);
+        let (file, left, damaged) = open(dir.path());
+        assert_eq!((left, damaged), (None, 0));
         let progress = Progress { boot: 1, time: 2, forks: 3, ended: 4, live: 5, stopped: true };
         file.write(&progress);
         file.write_put_away(9);
-        assert_eq!(ProgressFile::open(dir.path()).unwrap().1, Some(Left { progress, put_away: 9 }));
-        fs::write(dir.path().join(NAME), [7; 128]).unwrap();
-        assert_eq!(ProgressFile::open(dir.path()).unwrap().1, None);
+        let (_, left, damaged) = open(dir.path());
+        assert_eq!((left, damaged), (Some(Left::Known { progress, put_away: 9 }), 0));
+    }
+
+    #[test]
+    fn a_damaged_file_is_set_aside_and_a_new_one_begins() {
+        for bytes in [&[7; 128][..], &[7; 12], b""] {
+            let dir = tempfile::tempdir().unwrap();
+            fs::write(dir.path().join(NAME), bytes).unwrap();
+            let written = written_ns(&dir.path().join(NAME)).unwrap();
+            let (file, left, damaged) = open(dir.path());
+            assert_eq!((left, damaged), (Some(Left::Damaged { written }), 1), "{} bytes", bytes.len());
+            file.write(&Progress::default());
+            assert!(matches!(open(dir.path()).1, Some(Left::Known { .. })));
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use record::entry::{Gap, GapReason, Health};
@@ -21,28 +21,31 @@ use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::files::Files;
 use crate::fold::Folder;
-use crate::kernel::{Connector, Log, Taskstats};
+use crate::kernel::{Connector, Log, Mappings, Taskstats};
 use crate::output::{Output, Writing};
+use crate::owners::Owners;
 use crate::progress::{self, Left, Progress, ProgressFile};
-use crate::receive::{Command, Ends, Receive, wake, waker, woken};
+use crate::receive::{Bounds, Command, Ends, Heard, Hearing, Receive, wake, waker, woken};
 use crate::sampling::kept::Kept;
 use crate::sampling::{self, Sampling};
 use crate::say::say;
+use crate::shares::Shares;
 use crate::ship::{self, Cursor, Shipping};
-use crate::spool::{SpoolWriter, lock};
+use crate::spool::{Numbering, SpoolWriter, lock};
 use crate::table::{Finished, FromGuest, Subject, Surroundings, Table};
 use crate::waits::Waits;
 use crate::{checkpoint, limits, settings};
 
 /// Kernel events taken before the guests have their turn.
 const EVENTS_PER_TURN: usize = 8192;
+/// Records of mapped files taken at once; a program that maps without end does not keep the agent from the rest.
+const MAPPINGS_PER_TURN: usize = 32_768;
 const GUESTS_PER_TURN: usize = 4096;
-/// Messages of guests that may wait for the main thread.
-const GUESTS_QUEUE: usize = 8192;
 /// Without kernel events, messages of a process may still come when it is gone.
 const GONE_NS: u64 = 300_000_000;
 const TICK_NS: u64 = 20_000_000;
 const IDLE_NS: u64 = 500_000_000;
+const HEARING_NS: u64 = 100_000_000;
 const SWITCH_NS: u64 = 5_000_000_000;
 const CHECKPOINT_NS: u64 = 30_000_000_000;
 const HEALTH_NS: u64 = 60_000_000_000;
@@ -130,17 +133,18 @@ struct Guests {
     wake: Arc<OwnedFd>,
     commands: Sender<Command>,
     command_wake: Arc<OwnedFd>,
-    thread: JoinHandle<()>,
+    hearing: Hearing,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Guests {
     fn start(
         config: &Config,
         rules: Arc<Vec<u8>>,
+        bounds: Bounds,
         counters: Arc<Counters>,
-        files: Files,
     ) -> Result<Guests, AgentError> {
-        let (out, messages) = sync_channel(GUESTS_QUEUE);
+        let (out, messages) = channel();
         let (commands, orders) = channel();
         let wake = waker().map_err(cannot("make an event descriptor"))?;
         let command_wake = waker().map_err(cannot("make an event descriptor"))?;
@@ -148,8 +152,9 @@ impl Guests {
             fs::create_dir_all(dir).map_err(cannot(format!("make {}", dir.display())))?;
         }
         let ends = Ends { out, wake: wake.clone(), commands: orders, command_wake: command_wake.clone() };
-        let receive = Receive::open(config.names(), rules, config.rate(), ends, counters, files)
+        let receive = Receive::open(config.names(), rules, bounds, ends, counters)
             .map_err(cannot(format!("listen on {}", config.socket)))?;
+        let hearing = receive.hearing();
         let thread = thread::Builder::new()
             .name("receive".into())
             .stack_size(512 * 1024)
@@ -158,7 +163,15 @@ impl Guests {
                 receive.run();
             })
             .map_err(cannot("start a thread"))?;
-        Ok(Guests { messages, wake, commands, command_wake, thread })
+        Ok(Guests { messages, wake, commands, command_wake, hearing, thread: Some(thread) })
+    }
+
+    /// Takes messages that have come, with how far that goes.
+    fn take(&self) -> (Vec<FromGuest>, Heard) {
+        let heard = self.hearing.so_far();
+        let messages: Vec<FromGuest> = self.messages.try_iter().take(GUESTS_PER_TURN).collect();
+        let is_all = messages.len() < GUESTS_PER_TURN;
+        (messages, if is_all { heard } else { Heard::default() })
     }
 
     fn tell(&self, command: Command) {
@@ -166,11 +179,12 @@ impl Guests {
         wake(&self.command_wake);
     }
 
-    fn stop(self) {
+    /// Stops the receiver; what it has received is left to be taken.
+    fn stop(&mut self) {
         self.tell(Command::Stop);
-        // The receiver may be waiting for room in the queue.
-        drop(self.messages);
-        let _ = self.thread.join();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -179,6 +193,7 @@ impl Guests {
 struct Kernel {
     connector: Option<Connector>,
     taskstats: Option<Taskstats>,
+    mappings: Option<Mappings>,
     log: Option<Log>,
     /// What cannot be seen, in words.
     blind: Vec<String>,
@@ -200,6 +215,13 @@ impl Kernel {
             Err(error) => kernel.blind.push(format!(
                 "no accounting from the kernel ({error}): CPU time, memory and I/O are unknown; run as root or \
                  with CAP_NET_ADMIN on a kernel with CONFIG_TASKSTATS"
+            )),
+        }
+        match Mappings::open() {
+            Ok(mappings) => kernel.mappings = Some(mappings),
+            Err(error) => kernel.blind.push(format!(
+                "no mapped files from the kernel ({error}): files of programs that end at once are not known; run as root \
+                 or with CAP_PERFMON"
             )),
         }
         match Log::open() {
@@ -229,6 +251,7 @@ struct Agent {
     ship: Arc<ship::Shared>,
     shipping: Option<Shipping>,
     sampling: Option<Sampling>,
+    owners: Owners,
     progress: ProgressFile,
     /// Forks that happened before we listened, less those seen before the count was taken.
     forks_before: u64,
@@ -250,6 +273,8 @@ struct Due {
     tick: u64,
     /// Before this, only an exec or a guest wakes.
     calm: u64,
+    /// Before this, the receiver is not asked how far it has come.
+    hearing: u64,
     switch: u64,
     checkpoint: u64,
     health: u64,
@@ -261,11 +286,12 @@ pub fn run(flags: Flags) -> Result<(), AgentError> {
     let signals = Signals::catch().map_err(cannot("catch signals"))?;
     let dir = config.spool.dir.clone();
     make_spool_directory(&dir).map_err(cannot(format!("make {}", dir.display())))?;
-    let lock = lock::take(&dir).map_err(cannot(format!("lock {}", dir.display())))?;
+    let counters = Arc::new(Counters::default());
+    let lock = lock::take(&dir, &counters).map_err(cannot(format!("lock {}", dir.display())))?;
     let _lock = lock.ok_or(AgentError::Locked(dir))?;
     limits::set_nice(config.limits.nice);
     let is_confined = stay_off_the_jobs_processors(&config);
-    let (mut agent, writing) = Agent::start(flags, config)?;
+    let (mut agent, writing) = Agent::start(flags, config, counters)?;
     agent.is_confined = is_confined;
     agent.announce();
     limits::take_short_turns();
@@ -300,16 +326,18 @@ fn stay_off_the_jobs_processors(config: &Config) -> bool {
 }
 
 impl Agent {
-    fn start(flags: Flags, config: Config) -> Result<(Agent, Writing), AgentError> {
+    fn start(flags: Flags, config: Config, counters: Arc<Counters>) -> Result<(Agent, Writing), AgentError> {
         let dir = config.spool.dir.clone();
-        let counters = Arc::new(Counters::default());
         let proc = Proc::default();
         let rules = Arc::new(config.rules().unwrap_or_default());
-        let shipped = Cursor::peek(&dir).map_err(cannot("read how far the spool was shipped"))?;
-        let spool = SpoolWriter::open(&dir, config.spool_limits(), shipped.unwrap_or(1))
+        let cursor = Cursor::open(&dir, &counters).map_err(cannot("note how far the spool is shipped"))?;
+        let numbering = Numbering { stream: cursor.stream(), least: cursor.next() };
+        let spool = SpoolWriter::open(&dir, config.spool_limits(), numbering, &counters)
             .map_err(cannot(format!("open the spool {}", dir.display())))?;
-        let (progress, left) = ProgressFile::open(&dir).map_err(cannot("open the progress file"))?;
+        let (progress, left) =
+            ProgressFile::open(&dir, &counters).map_err(cannot("open the progress file"))?;
         let (output, queue) = Output::new(counters.clone());
+        output.set_rules(rules.clone());
         let ship = Arc::new(ship::Shared::default());
         let announce = output.clone();
         let files = Files::start(proc.clone(), config.hash_limits(), counters.clone(), move |file| {
@@ -318,19 +346,20 @@ impl Agent {
         .map_err(cannot("start a thread"))?;
         let spool_progress = progress.try_clone().map_err(cannot("open the progress file"))?;
         spool_progress.write_put_away(0);
-        let known = checkpoint::read(&dir);
+        let known = checkpoint::read(&dir, &counters);
         let writing = output
             .start(queue, dir, spool, files.clone(), spool_progress, ship.clone())
             .map_err(cannot("start a thread"))?;
         let host = if config.host.is_empty() { host_name() } else { config.host.clone() };
         let options = config.ship(&host);
-        let shipping = options.map(|options| Shipping::start(options, ship.clone(), counters.clone()));
+        let shipping =
+            options.map(|options| Shipping::start(options, cursor, ship.clone(), counters.clone()));
         let shipping = shipping.transpose().map_err(cannot("ship the spool"))?;
         let kernel = Kernel::open();
         let forks_before = proc.forks_since_boot().unwrap_or(0);
         let descriptors = limits::raise_descriptors();
         let boot = progress::this_boot();
-        let earlier = settings::read(&config.spool.dir, boot);
+        let earlier = settings::read(&config.spool.dir, boot, &counters);
         let clock = Clock::now().after(&earlier);
         let told_by = earlier.last().copied().unwrap_or_else(|| clock.offset());
         let around = Surroundings {
@@ -342,10 +371,19 @@ impl Agent {
             counters: counters.clone(),
             rules: rules.clone(),
             has_kernel: kernel.connector.is_some(),
-            memories_max: config.limits.guests.min(descriptors.saturating_sub(256) as usize),
+            memory: Shares::new(config.limits.memory_mib << 20),
+            owners: Owners::default(),
         };
-        let guests = Guests::start(&config, rules, counters.clone(), files.clone())?;
-        let measured = sampling::kept::read(&config.spool.dir);
+        let bounds = Bounds {
+            rate: config.rate(),
+            memory: around.memory.clone(),
+            descriptors: Shares::new(config.limits.guests.min(descriptors.saturating_sub(256) as usize)),
+            owners: around.owners.clone(),
+        };
+        let owners = around.owners.clone();
+        owners.refresh();
+        let guests = Guests::start(&config, rules, bounds, counters.clone())?;
+        let measured = sampling::kept::read(&config.spool.dir, &counters);
         let sampling = start_sampling(&config, &around, &output, &guests.wake, &measured)?;
         let mut agent = Agent {
             table: Table::new(around),
@@ -362,6 +400,7 @@ impl Agent {
             ship,
             shipping,
             sampling,
+            owners,
             progress,
             forks_before,
             started: wall_ns(),
@@ -395,7 +434,12 @@ impl Agent {
         if self.kernel.connector.is_some() {
             self.table.scan();
         }
-        if let Some(Left { progress, put_away }) = left {
+        if let Some(Left::Damaged { written }) = left {
+            let reason = GapReason::AgentKilled;
+            let to = wall_ns();
+            self.output.gap(Gap { from: written, to, reason, forks: None, events: None, images: None });
+        }
+        if let Some(Left::Known { progress, put_away }) = left {
             let is_same_boot = progress.boot == self.boot;
             let still_running = self.table.running_since(self.clock.monotonic(progress.time, told_by));
             let lost_running = progress.live.saturating_sub(still_running + ended_unseen);
@@ -438,6 +482,7 @@ impl Agent {
                 fds.push(PollFd::from_borrowed_fd(connector.calm(), PollFlags::IN));
             }
         }
+        fds.extend(self.kernel.mappings.iter().map(|it| PollFd::from_borrowed_fd(it.wake(), PollFlags::IN)));
         fds.extend(self.watched.values().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
         let _ = poll(&mut fds, Some(&timeout));
         let _ = rustix::io::read(&signals.pipe, &mut [0; 64]);
@@ -447,7 +492,7 @@ impl Agent {
         woken(&self.guests.wake);
         self.follow_clock();
         // A guest speaks after its exec: its message is taken before the kernel's events, and given after.
-        let messages: Vec<FromGuest> = self.guests.messages.try_iter().take(GUESTS_PER_TURN).collect();
+        let (messages, heard) = self.guests.take();
         if self.is_off.is_none() {
             self.take_events();
             let now = monotonic_ns();
@@ -456,15 +501,18 @@ impl Agent {
                     // Another image of it may have a message on its way.
                     self.gone.push((now + GONE_NS, message.pid));
                 }
-                self.table.guest(now, message);
+                self.table.guest(message);
             }
             self.note_gone(now);
+        }
+        for uid in self.table.take_gone_users() {
+            self.guests.tell(Command::Gone(uid));
         }
         for uid in self.table.take_new_users() {
             self.guests.tell(Command::User(uid));
         }
         self.tell_sampling();
-        self.do_what_is_due();
+        self.do_what_is_due(&heard);
         self.write_progress(false);
     }
 
@@ -509,14 +557,22 @@ impl Agent {
 
     fn take_events(&mut self) {
         let table = &mut self.table;
-        let mut overrun = false;
+        let (mut overrun, mut events) = (false, Vec::new());
+        let mut until = 0;
         if let Some(connector) = &mut self.kernel.connector {
-            let drained = connector.drain(EVENTS_PER_TURN, |event| table.event(event)).unwrap_or_default();
+            let drained = connector.drain(EVENTS_PER_TURN, |event| events.push(event)).unwrap_or_default();
             overrun |= drained.overrun;
+            until = drained.until;
             if drained.messages > 0 {
                 self.due.calm = monotonic_ns() + TICK_NS;
             }
         }
+        // Taken after the events and given before them: each event finds all that was mapped until then.
+        if let Some(mappings) = &mut self.kernel.mappings {
+            mappings.drain(MAPPINGS_PER_TURN, |record| table.mapped(record));
+        }
+        events.into_iter().for_each(|event| table.event(event));
+        table.note_events_until(until);
         if let Some(taskstats) = &mut self.kernel.taskstats {
             let drained = taskstats.drain(|stats| table.stats(stats));
             if drained.is_ok_and(|drained| drained.overrun) {
@@ -575,18 +631,25 @@ impl Agent {
         }
     }
 
-    fn do_what_is_due(&mut self) {
+    fn do_what_is_due(&mut self, heard: &Heard) {
         let now = monotonic_ns();
         if now >= self.due.tick {
             self.due.tick = now + TICK_NS;
-            for finished in self.table.tick(now) {
+            for finished in self.table.tick(now, heard) {
                 self.hand_on(finished);
             }
             self.folder.due(now).into_iter().for_each(|row| self.output.row(row));
         }
+        if now >= self.due.hearing && self.table.has_waited_since(heard.accepted_until, now) {
+            self.due.hearing = now + HEARING_NS;
+            // It looks whether its sockets are empty.
+            wake(&self.guests.command_wake);
+        }
         if now >= self.due.switch {
             self.due.switch = now + SWITCH_NS;
+            self.owners.refresh();
             self.obey_switch();
+            self.follow_processors();
             self.is_confined = self.is_confined || stay_off_the_jobs_processors(&self.config);
         }
         if now >= self.due.checkpoint {
@@ -600,6 +663,14 @@ impl Agent {
         if now >= self.due.health {
             self.due.health = now + HEALTH_NS;
             self.report_health();
+        }
+    }
+
+    /// A processor that was switched on has no ring yet.
+    fn follow_processors(&mut self) {
+        if self.kernel.mappings.as_ref().is_some_and(Mappings::is_outdated) {
+            self.kernel.mappings = Mappings::open().ok();
+            self.table.mappings_lost();
         }
     }
 
@@ -690,6 +761,7 @@ impl Agent {
         }
         let rules = Arc::new(config.rules().unwrap_or_default());
         self.table.set_rules(rules.clone());
+        self.output.set_rules(rules.clone());
         self.guests.tell(Command::Rules(rules));
         self.folder.set_rules(config.fold_rules());
         if let Some(sampling) = &self.sampling {
@@ -709,6 +781,7 @@ impl Agent {
 
     /// Puts everything away and leaves nothing behind.
     fn stop(mut self, writing: Writing) {
+        self.guests.stop();
         self.turn();
         self.flush();
         self.output.last_running(self.table.snapshot());
@@ -718,7 +791,6 @@ impl Agent {
             sampling.stop();
         }
         self.output.stop();
-        self.guests.stop();
         writing.wait();
         if let Some(shipping) = self.shipping {
             shipping.stop();

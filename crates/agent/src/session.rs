@@ -66,9 +66,7 @@ mod tests {
         let own = |pid| of_terminal(&proc, pid, "n1");
         let this = own(std::process::id()).unwrap();
         assert!(this.starts_with("sid-") && this.ends_with("@n1"), "{this}");
-        let mut child = std::process::Command::new("sleep").arg("9").spawn().unwrap();
+        let child = testkit::Killed(std::process::Command::new("sleep").arg("infinity").spawn().unwrap());
         assert_eq!(own(child.id()), Some(this));
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }

@@ -8,6 +8,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use crate::counters::Counters;
+use crate::state;
+
 const NAME: &str = "clock";
 
 pub fn write(dir: &Path, boot: u64, offsets: &[i64]) -> io::Result<()> {
@@ -22,10 +25,13 @@ pub fn write(dir: &Path, boot: u64, offsets: &[i64]) -> io::Result<()> {
     written
 }
 
-/// What an earlier agent has known; nothing after a reboot, or from a file that is damaged.
-pub fn read(dir: &Path, boot: u64) -> Vec<i64> {
-    let bytes = fs::read(dir.join(NAME)).unwrap_or_default();
-    let (of, offsets): (u64, Vec<i64>) = minicbor::decode(&bytes).unwrap_or_default();
+/// What an earlier agent has known; nothing after a reboot, or from a file that is damaged, which is set aside.
+pub fn read(dir: &Path, boot: u64, counters: &Counters) -> Vec<i64> {
+    let Some(bytes) = state::read(dir, NAME, counters).content() else { return Vec::new() };
+    let (of, offsets): (u64, Vec<i64>) = minicbor::decode(&bytes).unwrap_or_else(|error| {
+        state::set_aside(dir, NAME, error, counters);
+        Default::default()
+    });
     if of == boot { offsets } else { Vec::new() }
 }
 
@@ -36,10 +42,14 @@ mod tests {
     #[test]
     fn settings_are_those_of_this_boot() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(read(dir.path(), 7).is_empty());
+        let counters = Counters::default();
+        let read = |boot| read(dir.path(), boot, &counters);
+        assert!(read(7).is_empty());
         write(dir.path(), 7, &[5, -6]).unwrap();
-        assert_eq!((read(dir.path(), 7), read(dir.path(), 8)), (vec![5, -6], vec![]));
+        assert_eq!((read(7), read(8)), (vec![5, -6], vec![]));
+        assert_eq!(counters.state_files_damaged.get(), 0);
         fs::write(dir.path().join(NAME), b"\x82garbled").unwrap();
-        assert!(read(dir.path(), 7).is_empty());
+        assert!(read(7).is_empty());
+        assert_eq!(counters.state_files_damaged.get(), 1);
     }
 }

@@ -2,6 +2,13 @@
 
 use record::entry::{EndedBy, Image, ImageKey, Place, Used};
 
+use crate::table::Finished;
+
+/// An image that is finished, and takes nobody's memory.
+pub fn finished(image: Image) -> Finished {
+    Finished { image, lists: Vec::new(), user: 7, held: None }
+}
+
 /// An image of a process that began and ended at `start`.
 pub fn image(pid: u32, start: u64) -> Image {
     Image {

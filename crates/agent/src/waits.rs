@@ -11,14 +11,34 @@ const LONG: Duration = Duration::from_secs(10);
 
 /// All waits; copies share them.
 #[derive(Debug, Clone, Default)]
-pub struct Waits(Arc<Mutex<BTreeMap<&'static str, (Instant, String)>>>);
+pub struct Waits(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    waits: BTreeMap<u64, Wait>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Wait {
+    who: &'static str,
+    what: String,
+    since: Instant,
+}
 
 impl Waits {
-    /// Does what may hang, and is known to wait meanwhile. One thread does one thing at a time.
+    /// Does what may hang, and is known to wait meanwhile. Several threads may have one name.
     pub fn during<T>(&self, who: &'static str, what: impl Display, ask: impl FnOnce() -> T) -> T {
-        self.lock().insert(who, (Instant::now(), what.to_string()));
+        let wait = Wait { who, what: what.to_string(), since: Instant::now() };
+        let number = {
+            let mut state = self.lock();
+            state.next += 1;
+            let number = state.next;
+            state.waits.insert(number, wait);
+            number
+        };
         let answer = ask();
-        self.lock().remove(who);
+        self.lock().waits.remove(&number);
         answer
     }
 
@@ -28,9 +48,9 @@ impl Waits {
     }
 
     pub(crate) fn longer_than(&self, long: Duration) -> Vec<String> {
-        let waits = self.lock();
-        let long = waits.iter().filter(|(_, (since, _))| since.elapsed() >= long);
-        long.map(|(who, (since, what))| {
+        let state = self.lock();
+        let long = state.waits.values().filter(|wait| wait.since.elapsed() >= long);
+        long.map(|Wait { who, what, since }| {
             format!(
                 "{who} has been waiting for {what} for {} s and does nothing else",
                 since.elapsed().as_secs()
@@ -39,7 +59,7 @@ impl Waits {
         .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, (Instant, String)>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

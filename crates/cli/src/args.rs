@@ -554,7 +554,7 @@ pub struct EnvCheckArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   jobglass login https://jobglass.example:8765 --token-file my.token
-  jobglass login http://127.0.0.1:8765 --socket /run/jobglass/login.sock")]
+  jobglass login http://127.0.0.1:8765 --socket /run/jobglass-server/login.sock")]
 #[command(group = clap::ArgGroup::new("from").required(true))]
 pub struct LoginArgs {
     /// The server
@@ -589,13 +589,14 @@ pub struct WhoamiArgs {
 /// CAP_DAC_READ_SEARCH; without privileges it says what it cannot see.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  jobglass agent --spool /tmp/spool --socket /tmp/jobglass.sock
+  jobglass agent --spool ~/jobglass/spool --socket ~/jobglass/agent.sock
   jobglass agent --config /etc/jobglass/agent.toml")]
 pub struct AgentArgs {
     /// Directory of the spool
     #[arg(long, value_name = "DIR")]
     pub spool: Option<PathBuf>,
-    /// Where guests find the agent: a path, or an abstract name beginning with @
+    /// Where guests find the agent: a path, or an abstract name beginning with @. The path's directory must be
+    /// writable only for root and you
     #[arg(long, value_name = "NAME")]
     pub socket: Option<String>,
     /// Configuration file [default: /etc/jobglass/agent.toml, if it exists]

@@ -19,6 +19,7 @@ pub fn run(args: &RunArgs) -> Result<bool> {
     let (program, rest) = args.program.split_first().context("no program given")?;
     let mut command = Command::new(program);
     command.args(rest).env("LD_PRELOAD", preload(&library, env::var_os("LD_PRELOAD").as_deref()));
+    command.env("ASAN_OPTIONS", asan_options(env::var_os("ASAN_OPTIONS").unwrap_or_default()));
     if let Some(socket) = &args.socket {
         command.env("JOBGLASS_SOCKET", absolute(socket)?);
     }
@@ -62,6 +63,21 @@ fn preload(library: &Path, before: Option<&OsStr>) -> OsString {
         value.push(before);
     }
     value
+}
+
+/// Programs built with `-fsanitize=address` refuse to start where another library comes before ASan's runtime, unless they are
+/// told not to look. Whoever has set the key keeps it.
+fn asan_options(mut options: OsString) -> OsString {
+    const KEY: &str = "verify_asan_link_order";
+    if options.to_string_lossy().contains(KEY) {
+        return options;
+    }
+    if !options.is_empty() {
+        options.push(":");
+    }
+    options.push(KEY);
+    options.push("=0");
+    options
 }
 
 /// The program may change its directory; the guest must find the socket from anywhere.

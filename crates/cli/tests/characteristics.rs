@@ -63,7 +63,7 @@ fn a_thousand_short_jobs_are_one_line() {
 
     let now = Timestamp::now().as_nanosecond() as u64;
     send(&server, (0..1001).map(|number| job(number, now, number == 1000)).collect(), now);
-    wait_until(20, "the rows of all jobs", || {
+    wait_until("the rows of all jobs", || {
         parse(&ask(&["short-jobs", "--json"])).iter().any(|row| row["jobs"] == 1000)
     });
     let table = text(&ask(&["short-jobs", "--user", "alice", "--per", "hour", "--since", "1h"]));
@@ -114,7 +114,7 @@ fn a_job_is_in_the_list_once_whoever_tells_of_it() {
         ];
         parse(&server.ask(&[&fixed, arguments].concat()).output().unwrap())
     };
-    wait_until(20, "the rows of both jobs", || jobs(&[]).len() == 2);
+    wait_until("the rows of both jobs", || jobs(&[]).len() == 2);
     let measured = jobs(&[]);
     assert_eq!(measured[0]["cpu_util_avg"], 25.0, "{measured:?}");
     assert_eq!((&measured[0]["cores"], &measured[0]["user"]), (&4.into(), &"alice".into()));

@@ -4,8 +4,6 @@ mod common;
 #[path = "common/server.rs"]
 #[allow(dead_code, reason = "only the server is used here")]
 mod server;
-#[path = "common/shared.rs"]
-mod shared;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Output;
 
-use common::{Row, new_dir, parse, wait_until};
+use common::{Row, new_dir, parse, shared_data, wait_until};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use server::Server;
@@ -69,7 +67,7 @@ fn figures(rows: &[Row]) -> BTreeMap<&'static str, f64> {
 
 #[test]
 fn a_real_log_gives_the_figures_of_xdmod_however_often_it_is_imported() {
-    let Some(data) = shared::data("a_real_log_gives_the_figures_of_xdmod", "slurm-xdmod") else { return };
+    let Some(data) = shared_data("a_real_log_gives_the_figures_of_xdmod", "slurm-xdmod") else { return };
     let dir = new_dir();
     let server = start(dir.path());
     let log = data.join("phillips.log");
@@ -196,14 +194,14 @@ fn all_that_is_known(server: &Server) -> Vec<String> {
 fn wait_for_characteristics(server: &Server) {
     let are_known =
         ["cpu_load", "mem_bw", "mem_used", "flops_any"].map(|metric| format!("{metric}_median is known"));
-    wait_until(30, "the characteristics", || {
+    wait_until("the characteristics", || {
         jobs(server, &["--where", &are_known.join(" and "), "--count"])[0]["count"] == 1
     });
 }
 
 #[test]
 fn clustercockpit_comes_and_goes() {
-    let Some(data) = shared::data("clustercockpit_comes_and_goes", "clustercockpit") else { return };
+    let Some(data) = shared_data("clustercockpit_comes_and_goes", "clustercockpit") else { return };
     let dir = new_dir();
     let server = start(dir.path());
     let (archive, database) = (data.join("archive"), data.join("job.db"));
@@ -300,4 +298,27 @@ fn what_cleo_left_is_in_the_list() {
         .collect();
     assert_eq!(shown, [("bob", "test", Some(3600.0)), ("ann", "regular", Some(3600.0))], "{found:?}");
     assert_eq!(jobs(&server, &["--node", "n2", "--count"])[0]["count"], 1);
+}
+
+/// What `sacct` prints has the lines as they were typed.
+#[test]
+fn secrets_of_an_imported_log_are_not_shown() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let log = dir.path().join("sacct.log");
+    let rows = "JobID|JobIDRaw|Cluster|User|Submit|Start|End|State|Comment|SubmitLine\n\
+        7|7|tiny|bob|2026-01-01T10:00:00|2026-01-01T10:00:01|2026-01-01T10:00:09|COMPLETED|password=hunter2|\
+        sbatch --wrap='curl -sSfu bob:hunter2 https://h.example/x'\n\
+        7.0|7.0|tiny||2026-01-01T10:00:00|2026-01-01T10:00:01|2026-01-01T10:00:09|COMPLETED||srun mysql -phunter2 db\n";
+    fs::write(&log, rows).unwrap();
+    tell(&server, &["import", "slurm", "--time-zone", "UTC", "--file", log.to_str().unwrap()]);
+    let shown = jobs(&server, &["--fmt", "job,comment,submit_line"]);
+    assert_eq!(shown[0]["submit_line"], "sbatch '--wrap=curl -sSfu *** https://h.example/x'", "{shown:?}");
+    assert_eq!(shown[0]["comment"], "password=***");
+    let token = fs::read(server.data.join("admin.token")).unwrap();
+    let answer = ureq::get(format!("{}/api/v1/jobs/7", server.url()))
+        .header("Authorization", format!("Bearer {}", String::from_utf8_lossy(&token).trim()))
+        .call();
+    let job = answer.unwrap().body_mut().read_to_string().unwrap();
+    assert!(job.contains("srun mysql -p*** db") && !job.contains("hunter2"), "{job}");
 }

@@ -6,16 +6,19 @@ mod server;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use agent::spool::{Reader, SpoolLimits, SpoolWriter};
-use common::{Node, Row, SURVIVE, is_root, jobglass, must, parse, sleep_ms, wait_until};
-use record::batch::Batch;
+use agent::counters::Counters;
+use agent::ship::Cursor;
+use agent::spool::{Numbering, Reader, SpoolLimits, SpoolWriter};
+use common::{Killed, Node, Row, SURVIVE, is_root, jobglass, look_until, must, parse, wait_until};
+use record::batch::{Batch, Stream};
 use record::entry::{Entry, Health};
 use server::{Dice, Network, Proxy, Server, TRICKS, jobglass_server};
 
@@ -80,16 +83,11 @@ impl Keeper {
         let (stop, kept) = (Arc::new(AtomicBool::new(false)), dir.clone());
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
-            loop {
-                let is_last = stopped.load(Ordering::Relaxed);
+            look_until(&stopped, || {
                 for segment in agent::spool::segments(&spool).unwrap() {
                     let _ = fs::hard_link(&segment.path, kept.join(segment.path.file_name().unwrap()));
                 }
-                if is_last {
-                    return;
-                }
-                sleep_ms(10);
-            }
+            });
         });
         Keeper { dir, stop, thread: Some(thread) }
     }
@@ -105,15 +103,35 @@ impl Keeper {
 /// Whether the server has acknowledged the last entry of the spool.
 fn is_shipped(node: &Node) -> bool {
     let last = Reader::open(&node.spool()).unwrap().flatten().map(|(number, _)| number).max();
-    let shipped = String::from_utf8(fs::read(node.spool().join("shipped")).unwrap()).unwrap();
-    let next: u64 = shipped.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    let next = Cursor::peek(&node.spool()).unwrap().unwrap_or(1);
     last.is_none_or(|last| last < next)
 }
 
-/// Programs that begin and end, until told to stop.
-fn load(node: &Node) -> std::process::Child {
-    let script = format!("while :; do {} return; /bin/true; sleep 0.002; done", SURVIVE.display());
-    node.command("/bin/sh").args(["-c", &script]).spawn().unwrap()
+/// Programs that begin and end all the time. How many have is this test's clock, so that a slow machine has as much to record
+/// between two troubles as a fast one.
+struct Load {
+    shell: Killed,
+    rounds: ChildStdout,
+}
+
+impl Load {
+    fn start(node: &Node) -> Load {
+        let script = format!("while :; do {} return; /bin/true; echo; done", SURVIVE.display());
+        let mut shell =
+            Killed(node.command("/bin/sh").args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap());
+        let rounds = shell.stdout.take().unwrap();
+        Load { shell, rounds }
+    }
+
+    /// Waits until two programs have run for this many times.
+    fn wait(&mut self, rounds: u64) {
+        self.rounds.read_exact(&mut vec![0; rounds as usize]).unwrap();
+    }
+
+    fn stop(mut self) {
+        self.shell.kill().unwrap();
+        self.shell.wait().unwrap();
+    }
 }
 
 #[test]
@@ -142,7 +160,7 @@ fn nothing_lost_nothing_doubled() {
     let agents_disk = Disk::new(own.path().to_owned(), 512);
     let mut node = Node::configured_in(own, &config);
     let keeper = Keeper::start(node.spool(), node.dir.path().join("kept"));
-    let mut programs = load(&node);
+    let mut programs = Load::start(&node);
     let mut done: BTreeMap<&str, u64> = BTreeMap::new();
     const ACTIONS: [&str; 6] = [
         "kill the server",
@@ -174,22 +192,21 @@ fn nothing_lost_nothing_doubled() {
             }
             "cut the network" => {
                 network.cut();
-                sleep_ms(100 + dice.roll(400));
+                programs.wait(20 + dice.roll(80));
                 network.restore();
             }
             _ => {
                 let disk = if what == "fill its disk" { &disk } else { &agents_disk };
                 disk.fill();
-                sleep_ms(200 + dice.roll(400));
+                programs.wait(40 + dice.roll(80));
                 disk.empty();
             }
         }
-        sleep_ms(dice.roll(1000));
+        programs.wait(dice.roll(200));
     }
-    programs.kill().unwrap();
-    programs.wait().unwrap();
-    sleep_ms(1500);
+    programs.stop();
     server.wait_ready();
+    wait_until("all to be shipped", || is_shipped(&node));
     node.stop_agent();
     // What the last try could not send, another agent does.
     for _ in 0..20 {
@@ -197,7 +214,7 @@ fn nothing_lost_nothing_doubled() {
             break;
         }
         node.start_agent();
-        sleep_ms(2000);
+        wait_until("the rest to be shipped", || is_shipped(&node));
         node.stop_agent();
     }
     assert!(is_shipped(&node), "{}{}", node.log(), server.log());
@@ -231,6 +248,85 @@ fn nothing_lost_nothing_doubled() {
     );
 }
 
+/// Entries that the server had already and did not store again, since it began.
+fn came_again(server: &Server) -> u64 {
+    let text =
+        ureq::get(format!("{}/metrics", server.url())).call().unwrap().body_mut().read_to_string().unwrap();
+    let count = text.lines().find_map(|line| line.strip_prefix("jobglass_entries_duplicate_total "));
+    count.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+}
+
+/// What the server has of a spool and what it lacks is not known any more: it is told everything again.
+#[test]
+fn a_lost_position_stores_nothing_twice_and_loses_nothing() {
+    if !is_root("a_lost_position_stores_nothing_twice_and_loses_nothing") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    let token = server.data.join("ingest.token");
+    let config = format!(
+        "[server]\nurl = \"{}\"\ntoken_file = \"{}\"\nflush_seconds = 0.2\n[fold]\nidle_seconds = 0.2\nage_seconds = 1.0\n",
+        server.url(),
+        token.display()
+    );
+    let mut node = Node::configured(&config);
+    let shipped = node.spool().join("shipped");
+    let keeper = Keeper::start(node.spool(), node.dir.path().join("kept"));
+    fs::write(node.spool().join("refused"), "not a directory").unwrap();
+    let run_programs = |node: &Node| (0..20).for_each(|_| drop(must(node.command(&*SURVIVE).arg("return"))));
+    let put_directory = || fs::create_dir(&shipped).unwrap();
+    let damages: [(&str, &dyn Fn()); 5] = [
+        ("garbage", &|| fs::write(&shipped, [0x80; 40]).unwrap()),
+        ("empty", &|| fs::write(&shipped, "").unwrap()),
+        ("gone", &|| ()),
+        ("directory", &put_directory),
+        ("another number", &|| fs::write(&shipped, "000102030405060708090a0b0c0d0e0f 99999 0\n").unwrap()),
+    ];
+    for (name, damage) in damages {
+        let before = Cursor::peek(&node.spool()).unwrap().unwrap_or(1);
+        run_programs(&node);
+        wait_until("something to be sent", || {
+            Cursor::peek(&node.spool()).unwrap().is_some_and(|next| next > before)
+        });
+        server.kill();
+        run_programs(&node);
+        node.stop_agent();
+        assert!(!is_shipped(&node), "{name}: something is left to send");
+        fs::remove_file(&shipped).unwrap();
+        damage();
+        server.start_again();
+        server.wait_ready();
+        node.start_agent();
+    }
+    // What the last try at the end could not send, another agent does.
+    wait_until("everything to be sent", || {
+        node.stop_agent();
+        let is_done = is_shipped(&node);
+        if !is_done {
+            node.start_agent();
+        }
+        is_done
+    });
+    assert!(came_again(&server) > 0, "the server was not told again what it had, or did not notice");
+    let recorded = tally(&keeper.rows());
+    let stored = tally(&parse(&server.ask(&["processes", "--limit", "1000000", "--json"]).output().unwrap()));
+    assert!(recorded.len() >= 200, "{} rows", recorded.len());
+    let differ = |a: &BTreeMap<String, u64>, b: &BTreeMap<String, u64>| -> Vec<String> {
+        a.iter()
+            .filter(|(row, n)| b.get(*row) != Some(n))
+            .take(3)
+            .map(|(row, n)| format!("{n} × {row}"))
+            .collect()
+    };
+    let (missing, added) = (differ(&recorded, &stored), differ(&stored, &recorded));
+    assert!(missing.is_empty() && added.is_empty(), "recorded {missing:?}, stored {added:?}\n{}", node.log());
+    assert_eq!(node.log().matches("shipped is damaged").count(), 4, "{}", node.log());
+    assert!(node.log().contains("refused is damaged: not a directory"), "{}", node.log());
+    assert_eq!(diagnosis(&node)["spool-state"], "warn");
+}
+
 /// One entry that the server cannot use does not keep the others from it.
 #[test]
 fn an_entry_that_cannot_be_used_is_put_aside() {
@@ -250,7 +346,9 @@ fn an_entry_that_cannot_be_used_is_put_aside() {
     let times: Vec<u64> = (1..=100).map(|n| if n == 37 { u64::MAX } else { n }).collect();
     let limits =
         SpoolLimits { max_bytes: 1 << 20, segment_bytes: 1 << 20, segment_age: Duration::from_secs(60) };
-    let mut spool = SpoolWriter::open(&own.path().join("spool"), limits, 1).unwrap();
+    let numbering = Numbering { stream: Stream([1; 16]), least: 1 };
+    let counters = Counters::default();
+    let mut spool = SpoolWriter::open(&own.path().join("spool"), limits, numbering, &counters).unwrap();
     spool.append(&times.into_iter().map(health).collect::<Vec<_>>(), 1).unwrap();
     drop(spool);
     let token = server.data.join("ingest.token");
@@ -261,7 +359,7 @@ fn an_entry_that_cannot_be_used_is_put_aside() {
     );
     let node = Node::configured_in(own, &config);
     let aside = node.spool().join("refused/37.batch");
-    wait_until(20, "all others to be stored", || aside.exists() && is_shipped(&node));
+    wait_until("all others to be stored", || aside.exists() && is_shipped(&node));
     let batch = fs::read(aside).unwrap();
     let batch = Batch::from_bytes(&batch).unwrap();
     assert_eq!((batch.first, batch.entries.len()), (37, 1));
@@ -300,7 +398,7 @@ fn the_doctor_knows_the_server() {
         token.display()
     );
     let node = Node::configured(&config);
-    wait_until(20, "something to be sent", || node.spool().join("shipped").exists());
+    wait_until("something to be sent", || Cursor::peek(&node.spool()).unwrap().is_some());
     let states = |names: &[&str]| -> Vec<String> {
         let found = diagnosis(&node);
         names.iter().map(|name| found.get(*name).cloned().unwrap_or_default()).collect()
@@ -336,10 +434,10 @@ fn the_server_switches_an_agent_off_and_on() {
     let is_there = || fs::exists(format!("{}.rules", node.socket)).unwrap();
     assert!(is_there());
     switch("off");
-    wait_until(90, "the agent to close its socket", || {
+    wait_until("the agent to close its socket", || {
         let _ = node.command("/bin/true").status();
         !is_there()
     });
     switch("on");
-    wait_until(90, "the agent to open its socket again", is_there);
+    wait_until("the agent to open its socket again", is_there);
 }

@@ -3,11 +3,11 @@
 use std::env;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::{Killed, wait_until};
 
 /// The command that is shipped, if `make test` says which.
 fn command() -> PathBuf {
@@ -17,19 +17,6 @@ fn command() -> PathBuf {
 fn library() -> PathBuf {
     let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/release/libjobglass.so");
     env::var_os("JOBGLASS_LIB").map_or_else(|| built.into(), PathBuf::from)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test waits for another process, and nobody stops it")]
-fn pause() {
-    std::thread::sleep(Duration::from_millis(20));
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(20), "waited in vain: {what}");
-        pause();
-    }
 }
 
 /// A directory with a configuration that keeps to itself.
@@ -55,7 +42,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    fn agent(&self) -> Agent {
+    fn agent(&self) -> Killed {
         let child = Command::new(command())
             .arg("agent")
             .arg("--config")
@@ -63,11 +50,11 @@ impl Place {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        Agent { child }
+        Killed(child)
     }
 
     /// An agent that listens and has said how it fares.
-    fn ready_agent(&self) -> Agent {
+    fn ready_agent(&self) -> Killed {
         let agent = self.agent();
         let uid = fs::metadata("/proc/self").map(|meta| std::os::unix::fs::MetadataExt::uid(&meta)).unwrap();
         wait_until("the user's socket", || self.path(&format!("agent.sock.{uid}")).exists());
@@ -96,17 +83,6 @@ impl Place {
     fn checks(&self) -> (i32, Vec<Value>) {
         let (code, text) = self.doctor(&["--json"]);
         (code, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
-    }
-}
-
-struct Agent {
-    child: Child,
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -39,7 +39,7 @@ impl Played {
         self.0
             .node
             .command("/bin/sleep")
-            .arg("600")
+            .arg("infinity")
             .env("SLURM_JOB_ID", id)
             .env("SLURM_JOB_GPUS", cards)
             .env("SLURM_GPUS_ON_NODE", "2")
@@ -73,7 +73,7 @@ fn a_reserved_card_that_is_idle_is_seen_beside_one_that_works() {
     let mut job = played.job("77", "0-1");
     played.play(&format!("cards 3\nuser 0 {}\nidle 1\nidle 2\n", job.id()));
     let mut found = Row::Null;
-    wait_until(30, "the job's GPUs", || {
+    wait_until("the job's GPUs", || {
         found = played.0.resources("77");
         found["metrics"]["gpu"]["max"].as_f64() == Some(70.0)
     });
@@ -109,7 +109,7 @@ fn a_reserved_card_that_is_idle_is_seen_beside_one_that_works() {
     played.play(&format!("cards 3\nuser 0 {}\nhang 0 600000\n", job.id()));
     let readings = |found: &Row| number(&found["readings"]);
     let before = readings(&played.0.resources("77"));
-    wait_until(20, "readings without the driver", || readings(&played.0.resources("77")) > before + 5.0);
+    wait_until("readings without the driver", || readings(&played.0.resources("77")) > before + 5.0);
     job.kill().unwrap();
     job.wait().unwrap();
 }

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use common::*;
@@ -175,15 +175,6 @@ fn with_a_low_limit_on_the_size_of_files() {
     }
 }
 
-struct Squatter(Child);
-
-impl Drop for Squatter {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_squatter_on_the_abstract_name_gets_nothing() {
     if !is_root("a_squatter_on_the_abstract_name_gets_nothing") {
@@ -201,22 +192,33 @@ fn a_squatter_on_the_abstract_name_gets_nothing() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut squatter = Squatter(child);
+        let mut squatter = Killed(child);
         let mut ready = [0; 6];
-        std::io::Read::read_exact(squatter.0.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        std::io::Read::read_exact(squatter.stdout.as_mut().unwrap(), &mut ready).unwrap();
         squatter
     };
-    let length = || fs::metadata(&heard).map_or(0, |meta| meta.len());
+    let text = || fs::read(&heard).unwrap_or_default();
     let squatter = start(65534);
     compare("squatter", dir.path(), &name);
-    sleep_ms(100);
-    assert_eq!(length(), 0, "the squatter heard something");
+    // It takes connections in their order: had it heard something before this, that would be there as well.
+    send(&name, b"last");
+    wait_until("the squatter to hear the test", || !text().is_empty());
+    assert_eq!(text(), b"last", "the squatter heard a program");
     drop(squatter);
     let _ = fs::remove_file(&heard);
     // The same, run by root, is believed: the test can fail.
     let _root = start(0);
     show(with_guest(&mut bare(&SURVIVE, &["return".into()]), &name));
-    wait_until(5, "root to hear something", || length() > 0);
+    wait_until("root to hear something", || !text().is_empty());
+}
+
+/// Sends a message to an abstract name.
+fn send(name: &str, message: &[u8]) {
+    use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType, connect, send, socket};
+    let fd = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    let name = name.strip_prefix('@').unwrap();
+    connect(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
+    send(&fd, message, SendFlags::empty()).unwrap();
 }
 
 #[test]
@@ -328,11 +330,11 @@ fn hostile_files() {
         ran += 1;
     }
     assert!(ran >= 30, "{ran} hostile programs");
-    sleep_ms(300);
-    let rows = node.stop();
     let is_heard = |row: &&Row| {
         row["exe"].as_str().is_some_and(|exe| exe.contains("/hostile/")) && has_source(row, "guest")
     };
+    node.wait_for_images("every hostile program", |rows| rows.iter().filter(is_heard).count() >= ran);
+    let rows = node.stop();
     let heard: Vec<&Row> = rows.iter().filter(is_heard).collect();
     assert_eq!(heard.len(), ran, "every hostile program was reported");
     let moved = heard.iter().find(|row| row["exe"].as_str().unwrap().ends_with("exe_moved")).unwrap();
@@ -347,11 +349,9 @@ fn off_means_off_for_a_process_and_its_children() {
     let node = Node::start();
     let own = SURVIVE.display().to_string();
     let mut command = node.command(&*SURVIVE);
-    command.env("JOBGLASS", "off").args(["spawn", &own, "sleep", "100"]);
-    let mut child = command.spawn().unwrap();
-    let pid = child.id();
-    child.wait().unwrap();
-    sleep_ms(300);
+    command.env("JOBGLASS", "off").args(["spawn", &own, "until_eof"]);
+    let pid = node.run_until_seen(&mut command);
+    node.wait_for_images("both records", |rows| tree(rows, pid).len() >= 2);
     let rows = tree(&node.stop(), pid);
     assert_eq!(rows.len(), 2);
     for row in &rows {
@@ -371,22 +371,20 @@ fn secrets_stay_where_they_are() {
     let secret = "hunter2hunter2";
     for program in [&*SURVIVE, &*SURVIVE_STATIC] {
         let mut command = node.command(program);
-        command.args(["sleep", "50", &format!("--password={secret}"), "--token", secret]);
+        command.args(["until_eof", &format!("--password={secret}"), "--token", secret]);
         command.arg(format!("https://bob:{secret}@example.org/?api_key={secret}"));
         command.env("OMP_NUM_THREADS", "4").env("AWS_SECRET_ACCESS_KEY", secret);
         command.env("MY_TOKEN", format!("https://bob:{secret}@example.org/"));
-        must(&mut command);
+        node.run_until_seen(&mut command);
     }
-    sleep_ms(300);
-    wait_until(5, "the rows", || {
-        node.rows("image").iter().any(|row| row["argv"].to_string().contains("***"))
-    });
+    let is_ours = |row: &&Row| row["argv"].to_string().contains("--password=***");
+    node.wait_for_images("both records", |rows| rows.iter().filter(is_ours).count() >= 2);
     for file in fs::read_dir(node.spool()).unwrap() {
         let bytes = fs::read(file.unwrap().path()).unwrap();
         assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "the secret is on disk");
     }
     let rows = node.stop();
-    let ours: Vec<_> = rows.iter().filter(|row| row["argv"].to_string().contains("--password=***")).collect();
+    let ours: Vec<_> = rows.iter().filter(is_ours).collect();
     assert_eq!(ours.len(), 2, "one with the guest, one from /proc");
     assert!(ours.iter().all(|row| row["env"]["OMP_NUM_THREADS"] == "4"));
     assert!(ours.iter().all(|row| row["env"].get("AWS_SECRET_ACCESS_KEY").is_none()));
@@ -405,16 +403,10 @@ fn rules_suppress_and_count() {
         fs::copy(program, &own).unwrap();
         own
     });
-    let node = Node::configured(&format!("[privacy]\nskip_programs = [\"{}/*\"]\n", dir.path().display()));
-    let pids: Vec<u32> = own
-        .map(|program| {
-            let mut child = node.command(program).args(["sleep", "50"]).spawn().unwrap();
-            child.wait().unwrap();
-            child.id()
-        })
-        .into();
-    let mut node = node;
-    sleep_ms(300);
+    let rules = format!("[privacy]\nskip_programs = [\"{}/*\"]\n", dir.path().display());
+    let mut node = Node::configured(&rules);
+    let pids = own.map(|program| node.run_until_seen(node.command(program).arg("until_eof")));
+    node.catch_up();
     node.stop_agent();
     let rows = node.rows("image");
     assert!(pids.iter().all(|pid| tree(&rows, *pid).is_empty()));

@@ -4,13 +4,15 @@ mod common;
 
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{SURVIVE, SURVIVE_MUSL, guest, must, program};
+use common::{SURVIVE, SURVIVE_MUSL, guest, is_root, must, program};
 use record::guest::{Message, Start, decode};
 use record::rules::RuleSet;
+use rustix::fs::{CWD, FileType, Mode};
 use rustix::net::{self, AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 /// A socket where an agent would listen, with the usual rules beside it.
@@ -20,8 +22,30 @@ struct Ear {
 }
 
 impl Ear {
+    /// Listens as another user, with root's rules beside the socket.
+    fn of(uid: u32) -> Ear {
+        // The kernel notes the user of the thread that listens.
+        std::thread::spawn(move || {
+            let dir = common::new_dir();
+            fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+            let uid = Some(rustix::process::Uid::from_raw(uid));
+            rustix::thread::set_thread_res_uid(
+                None::<rustix::process::Uid>,
+                uid,
+                None::<rustix::process::Uid>,
+            )
+            .unwrap();
+            Ear::in_dir(dir)
+        })
+        .join()
+        .unwrap()
+    }
+
     fn new() -> Ear {
-        let dir = tempfile::tempdir().unwrap();
+        Ear::in_dir(tempfile::tempdir().unwrap())
+    }
+
+    fn in_dir(dir: tempfile::TempDir) -> Ear {
         let path = dir.path().join("agent");
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
@@ -29,6 +53,23 @@ impl Ear {
         net::listen(&socket, 8).unwrap();
         fs::write(dir.path().join("agent.rules"), RuleSet::default().pack().unwrap()).unwrap();
         Ear { dir, socket }
+    }
+
+    fn path(&self) -> String {
+        self.dir.path().join("agent").display().to_string()
+    }
+
+    fn rules(&self) -> String {
+        format!("{}.rules", self.path())
+    }
+
+    /// Whether anything was sent by programs that have ended.
+    fn has_heard(&self) -> bool {
+        let mut heard = false;
+        while let Ok(connection) = net::accept(&self.socket) {
+            heard |= net::recv(&connection, &mut [0; 16], RecvFlags::TRUNC).is_ok_and(|(len, _)| len > 0);
+        }
+        heard
     }
 
     /// Runs a program to its end, with these libraries preloaded, and gives what its guest said.
@@ -121,5 +162,121 @@ fn build_ids_near_and_far() {
                 .iter()
                 .any(|object| object.path.ends_with(b"/libc.so.6") && object.build_id.is_some())
         );
+    }
+}
+
+/// A program with the library, which must end in good time whatever it finds at the agent's place.
+fn true_with(library: &Path, socket: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["60", "env", &format!("LD_PRELOAD={}", library.display())]);
+    command.args([&format!("JOBGLASS_SOCKET={socket}"), "/bin/true"]).env_clear();
+    command
+}
+
+/// The library where every user can read it.
+fn library_for_all(dir: &Path) -> std::path::PathBuf {
+    let copy = dir.join("libjobglass.so");
+    fs::copy(guest(), &copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    copy
+}
+
+#[test]
+fn only_root_and_the_user_receive_messages_at_a_path() {
+    if !is_root("only_root_and_the_user_receive_messages_at_a_path") {
+        return;
+    }
+    let dir = common::new_dir();
+    let library = library_for_all(dir.path());
+    const USER: u32 = 54321;
+    for (listener, rules_owner, is_heard) in [
+        (0, 0, true),
+        (USER, USER, true),
+        (USER, 0, true),
+        // Somebody else listens beside rules that root left, or has put rules beside root's socket.
+        (54322, 0, false),
+        (54322, 54322, false),
+        (0, 54322, false),
+        // `nobody` is a stranger as well, although root looks like it in a user namespace.
+        (65534, 0, false),
+        (0, 65534, false),
+    ] {
+        let ear = Ear::of(listener);
+        std::os::unix::fs::chown(ear.rules(), Some(rules_owner), None).unwrap();
+        fs::set_permissions(ear.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        must(true_with(&library, &ear.path()).uid(USER));
+        assert_eq!(ear.has_heard(), is_heard, "{listener} listens, rules of {rules_owner}");
+    }
+}
+
+#[test]
+fn rules_that_are_no_regular_file_are_not_read_and_do_not_block() {
+    let ear = Ear::new();
+    let table = fs::read(ear.rules()).unwrap();
+    must(&mut true_with(&guest(), &ear.path()));
+    assert!(ear.has_heard(), "with a regular file");
+    fs::remove_file(ear.rules()).unwrap();
+    let node = |kind, device| rustix::fs::mknodat(CWD, ear.rules(), kind, Mode::from(0o644), device);
+    let target = ear.dir.path().join("target");
+    fs::write(&target, table).unwrap();
+    let kinds: [(&str, &dyn Fn()); 4] = [
+        ("FIFO", &|| node(FileType::Fifo, 0).unwrap()),
+        // Making a device needs root.
+        ("device", &|| {
+            let _ = node(FileType::CharacterDevice, rustix::fs::makedev(1, 5));
+        }),
+        ("directory", &|| fs::create_dir(ear.rules()).unwrap()),
+        ("symbolic link", &|| symlink(&target, ear.rules()).unwrap()),
+    ];
+    for (kind, make) in kinds {
+        make();
+        must(&mut true_with(&guest(), &ear.path()));
+        assert!(!ear.has_heard(), "{kind}");
+        let _ = fs::remove_file(ear.rules()).or_else(|_| fs::remove_dir(ear.rules()));
+    }
+}
+
+/// Root of the host is not mapped there, and looks like any stranger.
+#[test]
+fn in_a_user_namespace_only_the_default_path_is_trusted() {
+    if !is_root("in_a_user_namespace_only_the_default_path_is_trusted") {
+        return;
+    }
+    let (root, stranger) = (Ear::of(0), Ear::of(54322));
+    let dir = common::new_dir();
+    let library = library_for_all(dir.path());
+    for ear in [&root, &stranger] {
+        fs::set_permissions(ear.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        for name in ["agent.sock", "agent.sock.rules"] {
+            let _ = fs::hard_link(ear.dir.path().join(name.replace(".sock", "")), ear.dir.path().join(name));
+        }
+    }
+    let run = |ear: &Ear, own: &str, socket: Option<String>| {
+        let mut command = Command::new("timeout");
+        command.args([
+            "60",
+            "bwrap",
+            "--unshare-user",
+            "--uid",
+            own,
+            "--dev-bind",
+            "/",
+            "/",
+            "--tmpfs",
+            "/run",
+        ]);
+        command.arg("--bind").arg(ear.dir.path()).arg("/run/jobglass");
+        command.arg("--setenv").arg("LD_PRELOAD").arg(&library);
+        if let Some(socket) = socket {
+            command.args(["--setenv", "JOBGLASS_SOCKET", &socket]);
+        }
+        must(command.arg("/bin/true").env_clear().env("PATH", "/usr/bin:/bin").uid(54321).gid(54321));
+        ear.has_heard()
+    };
+    for own in ["54321", "0", "65534"] {
+        assert!(run(&root, own, None), "the default path as user {own}");
+        assert!(run(&root, own, Some("/run/jobglass/agent.sock".into())), "the same by name as user {own}");
+        assert!(!run(&root, own, Some(root.path())), "root at another path as user {own}");
+        assert!(!run(&stranger, own, Some(stranger.path())), "a stranger as user {own}");
     }
 }

@@ -17,10 +17,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use cluster::Cluster;
-use common::{PATIENCE, Row, is_root, parse, wait_until};
+use common::{Gate, Row, is_root, parse, skip, wait_until};
 use server::Server;
 
 const TEST: &str = "values_of_real_daemons_are_those_of_the_job";
+/// Of four nodes together.
+const READINGS: usize = 20;
 
 /// A daemon or an importer; ends with the test, however that ends.
 struct Running {
@@ -59,7 +61,7 @@ fn installed(program: &str) -> Option<PathBuf> {
     let found =
         ["/usr/sbin", "/usr/bin"].iter().map(|dir| Path::new(dir).join(program)).find(|path| path.is_file());
     if found.is_none() {
-        eprintln!("SKIPPED {TEST}: {program} is not installed");
+        skip(TEST, format_args!("{program} is not installed"));
     }
     found
 }
@@ -136,8 +138,11 @@ fn importer(server: &Server, name: &str, arguments: &[&str], dir: &Path) -> Runn
 
 /// The nodes of which a series of the job has values.
 fn nodes(server: &Server, job: &str, metric: &str) -> BTreeSet<String> {
-    let rows: Vec<Row> = parse(&server.ask(&["series", job, metric, "--json"]).output().unwrap());
-    rows.iter().map(|row| row["host"].as_str().unwrap().to_owned()).collect()
+    series(server, job, metric).iter().map(|row| row["host"].as_str().unwrap().to_owned()).collect()
+}
+
+fn series(server: &Server, job: &str, metric: &str) -> Vec<Row> {
+    parse(&server.ask(&["series", job, metric, "--json"]).output().unwrap())
 }
 
 #[test]
@@ -181,29 +186,32 @@ fn values_of_real_daemons_are_those_of_the_job() {
     let state = file("import.state");
     let follow = server.ask(&["import", "slurm", "--follow", "--every", "1s", "--state", &state]);
     let _follower = Running::start(cluster.with_slurm(follow), dir.join("follow.log"));
-    let job = cluster.submit("jgalice", &["--nodes=4", "--ntasks-per-node=1"], "sleep 25");
-    wait_until(30, "the job in the list", || {
+    let gate = Gate::new(&cluster.dir.join("home/jgalice/gate"));
+    let job = cluster.submit("jgalice", &["--nodes=4", "--ntasks-per-node=1"], "cat gate");
+    wait_until("the job in the list", || {
         let asked = ["jobs", "--job", &job, "--state", "RUNNING", "--count", "--json"];
         parse(&server.ask(&asked).output().unwrap())[0]["count"] == 1
     });
     // Two seconds: the interval of the daemons, and the second in which values are put together.
     let all: BTreeSet<String> = ["n1", "n2", "n3", "n4"].map(str::to_owned).into();
     let began = Instant::now();
-    wait_until(2, "values of all nodes", || nodes(&server, &job, "node_load") == all);
+    wait_until("values of all nodes", || nodes(&server, &job, "node_load") == all);
     eprintln!("values of all four nodes {:.1} s after the job was there", began.elapsed().as_secs_f64());
     let known = |condition: &str| {
         let asked = ["jobs", "--job", &job, "--where", condition, "--count", "--json"];
         parse(&server.ask(&asked).output().unwrap())[0]["count"] == 1
     };
+    wait_until("several values of each node", || series(&server, &job, "node_load").len() >= READINGS);
+    gate.open();
     cluster.wait_for_end(&job);
     // Characteristics are made when it has ended, without a sampler of ours.
-    wait_until(20, "the characteristics", || {
+    wait_until("the characteristics", || {
         known("ended is known and node_load_avg is known and node_memory_total_min > 0")
     });
     let row = &parse(&server.ask(&["job", &job, "--resources", "--json"]).output().unwrap())[0];
     let load = row["measures"].as_array().unwrap().iter().find(|of| of["metric"] == "node_load").unwrap();
     assert_eq!(load["nodes"], 4, "{row}");
-    assert!(load["readings"].as_u64().unwrap() >= 4 * 25 / (2 * PATIENCE), "{load}");
+    assert!(load["readings"].as_u64().unwrap() >= READINGS as u64, "{load}");
     // What is not in our catalogue keeps its name.
     let own: Vec<&str> =
         row["measures"].as_array().unwrap().iter().filter_map(|of| of["metric"].as_str()).collect();

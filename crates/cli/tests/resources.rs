@@ -30,7 +30,7 @@ impl Watched {
         cluster.wait_for_end(job);
         let began = Instant::now();
         let mut found = Row::Null;
-        wait_until(20, &format!("the resources of job {job}"), || {
+        wait_until(format!("the resources of job {job}"), || {
             found = self.resources(job);
             found["end"].is_string() && found["nodes"].as_array().is_some_and(|all| all.len() == nodes)
         });
@@ -76,17 +76,26 @@ fn what_real_jobs_used() {
     let one_core =
         submit(&["-N1", "-n1", "-c4", "--comment=jobglass:rate=1s"], &format!("{consume} cpu=32\n{count}"));
     let peak = "cat /sys/fs/cgroup/memory/slurm_*/uid_*/job_$SLURM_JOB_ID/memory.max_usage_in_bytes > peak.$SLURM_JOB_ID";
+    let big_gate = Gate::new(&home.join("big_gate"));
     let big = submit(
         &["-N1", "-n1", "--mem=800"],
-        &format!("{consume} memory=300 write=200 children=4 sleep=6\n{peak}"),
+        &format!("{consume} memory=300 write=200 children=4 at_end=big_gate\n{peak}"),
     );
     let idle = submit(&["-N1", "-n1"], "sleep 8");
     // Its control group goes with it: nothing of the job is left that could tell.
-    let killed = submit(&["-N1", "-n1", "--mem=100"], &format!("sleep 3; exec {consume} memory=400 sleep=9"));
+    let killed_gate = Gate::new(&home.join("killed_gate"));
+    let killed = submit(&["-N1", "-n1", "--mem=100"], &format!("cat killed_gate; exec {consume} memory=400"));
     let cancelled = submit(&["-N1", "-n1"], &format!("{consume} cpu=600"));
     let mpi = submit(&["-N2", "--ntasks-per-node=2"], &format!("mpirun {consume} cpu=5"));
 
-    wait_until(30, "the job that is cancelled", || {
+    wait_until("the job that is killed", || !watched.resources(&killed).is_null());
+    killed_gate.open();
+    wait_until("the job with much memory", || {
+        let found = watched.resources(&big);
+        found["metrics"]["memory"]["max"].as_f64().is_some_and(|max| max >= 299.0 * MB)
+    });
+    big_gate.open();
+    wait_until("the job that is cancelled", || {
         of_running(&watched.resources(&cancelled), "cpu").is_some_and(|total| total > 2e9)
     });
     cluster.as_user("jgalice", &["scancel", &cancelled]);

@@ -41,6 +41,11 @@ fn strings(value: &Row) -> Vec<&str> {
     value.as_array().map(|list| list.iter().filter_map(Row::as_str).collect()).unwrap_or_default()
 }
 
+/// Where programs of any user wait for the test.
+fn gate(node: &Node, name: &str) -> Gate {
+    Gate::new(&node.dir.path().join(name))
+}
+
 #[test]
 fn programs_of_real_jobs() {
     if !is_root("programs_of_real_jobs") {
@@ -51,14 +56,19 @@ fn programs_of_real_jobs() {
     let (lib, own) = (for_users(&node, &guest()), for_users(&node, &SURVIVE));
     let socket = node.socket.clone();
     let preload = format!("export LD_PRELOAD={lib} JOBGLASS_SOCKET={socket}");
+    let mut step_gate = gate(&node, "step");
     let alice = cluster.submit(
         "jgalice",
         &["-N2", "--ntasks-per-node=2"],
         &format!(
-            "{preload}\nmodule load demo/1.0\nsrun -N1 -n1 {own} sleep 300\nsrun -N2 -n2 /usr/bin/hostname\n\
-         mpirun mpi_hello\nfor i in 1 2 3; do /bin/date; done\n/usr/bin/python3 -c 'import json'"
+            "{preload}\nmodule load demo/1.0\nsrun -N1 -n1 {own} until_eof_of {}\nsrun -N2 -n2 /usr/bin/hostname\n\
+         mpirun mpi_hello\nfor i in 1 2 3; do /bin/date; done\n/usr/bin/python3 -c 'import json'",
+            step_gate.path().display()
         ),
     );
+    step_gate.wait_for_program();
+    node.catch_up();
+    step_gate.open();
     cluster.wait_for_end(&alice);
     assert_eq!(
         cluster.state(&alice),
@@ -68,18 +78,22 @@ fn programs_of_real_jobs() {
     );
 
     // Bob says he is Alice's job, and his job outlives an agent.
-    let bob = cluster.submit("jgbob", &[], &format!("{preload}\nSLURM_JOB_ID={alice} {own} sleep 7000"));
-    wait_until(30, "Bob's job", || cluster.is_running(&bob));
-    sleep_ms(1500);
+    let mut bobs_gate = gate(&node, "bob");
+    let claim = format!("SLURM_JOB_ID={alice} {own} until_eof_of {}", bobs_gate.path().display());
+    let bob = cluster.submit("jgbob", &[], &format!("{preload}\n{claim}"));
+    bobs_gate.wait_for_program();
+    node.catch_up();
     node.stop_agent();
     node.start_agent();
+    bobs_gate.open();
 
-    let hang = format!("{preload}\nsrun {own} hang");
-    let timed_out = cluster.submit("jgalice", &[], &hang);
-    let cancelled = cluster.submit("jgbob", &[], &hang);
+    let mut gates = [gate(&node, "timed_out"), gate(&node, "cancelled")];
+    let hang = |gate: &Gate| format!("{preload}\nsrun {own} until_eof_of {}", gate.path().display());
+    let timed_out = cluster.submit("jgalice", &[], &hang(&gates[0]));
+    let cancelled = cluster.submit("jgbob", &[], &hang(&gates[1]));
     let hungry = cluster.submit("jgalice", &["--mem=50"], &format!("{preload}\n eat_memory 500"));
-    wait_until(30, "the jobs", || cluster.is_running(&timed_out) && cluster.is_running(&cancelled));
-    sleep_ms(1500);
+    gates.iter_mut().for_each(Gate::wait_for_program);
+    node.catch_up();
     cluster.as_user("jgbob", &["scancel", &cancelled]);
     cluster.as_user("jgalice", &["scontrol", "update", &format!("JobId={timed_out}"), "EndTime=now"]);
     for job in [&bob, &timed_out, &cancelled, &hungry] {
@@ -90,9 +104,9 @@ fn programs_of_real_jobs() {
     assert_eq!(states[0], "TIMEOUT");
     assert!(states[1].starts_with("CANCELLED"), "{states:?}");
     assert_eq!(states[2], "OUT_OF_MEMORY");
-    sleep_ms(2000);
     let ended_jobs = [alice.clone(), bob.clone(), timed_out.clone(), cancelled.clone(), hungry.clone()];
     drop(cluster);
+    node.catch_up();
     node.stop_agent();
     let rows = node.rows("image");
 
@@ -181,8 +195,8 @@ fn jobs_without_control_groups() {
     );
     let job = cluster.submit("jgalice", &["-N1", "-n2"], &script);
     cluster.wait_for_end(&job);
-    sleep_ms(2000);
     drop(cluster);
+    node.catch_up();
     node.stop_agent();
     let rows = node.rows("image");
     let rows = of_job(&rows, &job);
@@ -239,7 +253,7 @@ fn answers_about_a_real_job() {
         }
     };
     // Five seconds are promised; a machine that is shared may take longer, and the time is printed.
-    wait_until(20, "the whole job", || is_complete(&answer(&server, &["job", &job])));
+    wait_until("the whole job", || is_complete(&answer(&server, &["job", &job])));
     eprintln!("complete {:.1} s after its end was seen", ended.elapsed().as_secs_f64());
 
     let uses = answer(&server, &["uses", "libmpi*"]);

@@ -16,7 +16,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cluster::Cluster;
-use common::{PATIENCE, Row, is_root, must, new_dir, parse, sleep_ms, wait_until};
+use common::{Gate, Row, is_root, look_until, must, new_dir, parse, wait_until};
 use jiff::Timestamp;
 use server::Server;
 use tempfile::TempDir;
@@ -44,7 +44,7 @@ for word; do
 done
 echo "$from $to $TZ" >>asked
 if [[ -e garbage ]]; then echo "sacct: warning: who knows" >&2; fi
-if [[ -e slow ]]; then sleep "$(<slow)"; fi
+if [[ -p gate ]] && (($(wc -l <asked) > 1)); then cat gate; fi
 echo "${format//,/$delimiter}"
 while read -r line; do
     echo "${line//|/$delimiter}"
@@ -199,13 +199,15 @@ fn a_sacct_that_fails_is_asked_again() {
 fn a_sacct_that_never_answers_ends_it_and_the_same_command_goes_on() {
     let stand = Stand::start(&line("1", "COMPLETED", "2026-01-01T11:00:00"));
     let times = ["--from", "2026-01-01T00:00:00Z", "--to", "2026-01-05T00:00:00Z"];
-    stand.put("slow", "1");
+    let mut gate = Gate::new(&stand.dir.path().join("bin/gate"));
     let mut first = stand.import(&times).stderr(Stdio::null()).spawn().unwrap();
-    wait_until(30, "the second window", || stand.asked().len() == 2);
+    // It hangs in the second window.
+    gate.wait_for_program();
     first.kill().unwrap();
     first.wait().unwrap();
     let done = stand.asked().len() - 1;
-    stand.put("slow", "0");
+    fs::remove_file(gate.path()).unwrap();
+    gate.open();
     stand.put("fail", "100");
     let output = stand.import(&times).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
@@ -257,7 +259,7 @@ fn a_follower_goes_on_whatever_is_away() {
         let row = rows.iter().find(|row| row["job"] == job);
         row.map_or(String::new(), |row| row["state"].as_str().unwrap().to_owned())
     };
-    wait_until(20, "the job that runs", || state(&stand, "1") == "RUNNING");
+    wait_until("the job that runs", || state(&stand, "1") == "RUNNING");
     let second = stand.import(&arguments).output().unwrap();
     assert!(
         second.status.code() == Some(2) && said(&second).contains("another jobglass import"),
@@ -265,19 +267,19 @@ fn a_follower_goes_on_whatever_is_away() {
         said(&second)
     );
     stand.put("fail", "2");
-    wait_until(30, "it works again", || follower.said().contains("it works again"));
+    wait_until("it works again", || follower.said().contains("it works again"));
     assert_eq!(follower.said().matches("Connection refused").count(), 1, "{}", follower.said());
     stand.server.kill();
     stand.put("jobs", &(line("1", "COMPLETED", "2026-01-01T11:00:00") + &line("2", "PENDING", "Unknown")));
-    wait_until(20, "word of the server", || follower.said().contains("is jobglass-server running there?"));
+    wait_until("word of the server", || follower.said().contains("is jobglass-server running there?"));
     stand.server.start_again();
     stand.server.wait_ready();
-    wait_until(60, "both jobs", || state(&stand, "1") == "COMPLETED" && state(&stand, "2") == "PENDING");
+    wait_until("both jobs", || state(&stand, "1") == "COMPLETED" && state(&stand, "2") == "PENDING");
     let text = follower.stop();
     assert!(text.contains("stopped; all that waited or ran up to"), "{text}");
     let last = stand.asked().len();
     let again = Follower::start(stand.import(&arguments), log);
-    wait_until(20, "another query", || stand.asked().len() > last);
+    wait_until("another query", || stand.asked().len() > last);
     again.kill();
     // The first one looks back a day, each of the next five minutes, one after a restart an hour.
     let length = |at: usize| {
@@ -294,10 +296,10 @@ fn a_follower_goes_on_whatever_is_away() {
 const SUBMIT: &str = r#"
 cd "$HOME"
 batch() { sbatch --parsable --output=/dev/null "$@"; }
-echo timeout $(batch --time=1 --wrap 'sleep 600')
-echo timeout $(batch --time=1 --wrap 'sleep 600')
-echo requeue $(batch --requeue --wrap 'sleep 20')
-for i in 1 2 3; do echo cancel $(batch --wrap 'sleep 600'); done
+echo timeout $(batch --time=1 --wrap 'sleep infinity')
+echo timeout $(batch --time=1 --wrap 'sleep infinity')
+echo requeue $(batch --requeue --wrap 'cat gate')
+for i in 1 2 3; do echo cancel $(batch --wrap 'sleep infinity'); done
 for i in 1 2 3; do echo cancel $(batch --begin=now+1hour --wrap 'true'); done
 for i in $(seq 55); do
     batch --job-name="job|$i" --wrap "sleep 0.$((i % 10))" >&2
@@ -309,6 +311,9 @@ for i in $(seq 10); do batch --ntasks=2 --wrap 'srun -n2 true; srun -n1 false; s
 batch --ntasks=1 : --ntasks=2 --wrap 'srun --het-group=0,1 true' >&2
 echo waits $(batch --nodes=4 --exclusive --begin=now+2hours --wrap true)
 "#;
+
+/// Ten seconds are promised; a machine that does other work may take three times as long.
+const IN_TIME: f64 = 30.0;
 
 /// What both say of a job: shown name, submission, state, start, end, exit code, signal, nodes.
 type Course = [String; 8];
@@ -421,37 +426,33 @@ fn real_jobs_as_they_come() {
     let (special, expected, text) = std::thread::scope(|scope| {
         let looking = scope.spawn(|| {
             let mut watch = Watch::default();
-            while !is_done.load(Ordering::Relaxed) {
-                watch.look(&server);
-                sleep_ms(300);
-            }
+            look_until(&is_done, || watch.look(&server));
             watch
         });
         let _end = AtEnd(&is_done);
         let follower = follow();
+        let gate = Gate::new(&cluster.dir.join("home/jgalice/gate"));
         let special = submit(&cluster);
-        wait_until(30, "the first jobs", || by_server(&server).len() > 20);
+        wait_until("the first jobs", || by_server(&server).len() > 20);
         follower.kill();
         let follower = follow();
-        change(&server, &cluster, &special);
+        change(&server, &cluster, &special, gate);
         let waiting = special["waits"][0].as_str();
-        wait_until(120, "the end of all jobs", || {
-            sleep_ms(300);
+        wait_until("the end of all jobs", || {
             let all = by_sacct(&cluster);
             let mut open = all.iter().filter(|course| course[4].is_empty());
             open.next().is_some_and(|course| course[0] == waiting) && open.next().is_none()
         });
         let expected = by_sacct(&cluster);
-        wait_until(10, "the server to know", || by_server(&server) == expected);
+        wait_until("the server to know", || by_server(&server) == expected);
         is_done.store(true, Ordering::Relaxed);
         watch = looking.join().unwrap();
-        watch.look(&server);
         (special, expected, follower.stop())
     });
     check(&by_server(&server), &expected, &special);
     let (latest, job) = watch.latest(&expected);
     eprintln!("{} jobs; the end of job {job} was known last, {latest:.1} s after it", expected.len());
-    assert!(latest <= 10.0 * PATIENCE as f64, "{latest} s, job {job}; {text}");
+    assert!(latest <= IN_TIME, "{latest} s, job {job}; {text}");
     machine(&server);
     past(&cluster, &expected);
 }
@@ -487,17 +488,17 @@ impl Drop for AtEnd<'_> {
 }
 
 /// Has some jobs time out, begin again and be cancelled.
-fn change(server: &Server, cluster: &Cluster, special: &BTreeMap<String, Vec<String>>) {
+fn change(server: &Server, cluster: &Cluster, special: &BTreeMap<String, Vec<String>>, gate: Gate) {
     let scontrol = |arguments: &[&str]| must(cluster.with_slurm(Command::new("scontrol")).args(arguments));
     for job in &special["timeout"] {
-        wait_until(60, "the job that is too slow", || cluster.is_running(job));
+        wait_until("the job that is too slow", || cluster.is_running(job));
         scontrol(&["update", &format!("JobId={job}"), "EndTime=now"]);
     }
     let again = &special["requeue"][0];
-    wait_until(60, "the job that is queued again", || cluster.is_running(again));
+    wait_until("the job that is queued again", || cluster.is_running(again));
     scontrol(&["requeue", again]);
     for job in special["cancel"].iter().take(3) {
-        wait_until(60, "the job that is cancelled", || cluster.is_running(job));
+        wait_until("the job that is cancelled", || cluster.is_running(job));
     }
     placed(server, cluster, &special["cancel"][0]);
     for job in &special["cancel"] {
@@ -505,8 +506,9 @@ fn change(server: &Server, cluster: &Cluster, special: &BTreeMap<String, Vec<Str
     }
     // Slurm lets a job wait for two minutes before it begins again.
     let pending = || scontrol(&["show", "job", again]).contains("JobState=PENDING");
-    wait_until(30, "the job to wait again", pending);
+    wait_until("the job to wait again", pending);
     scontrol(&["update", &format!("JobId={again}"), "StartTime=now"]);
+    gate.open();
 }
 
 /// What the server says of all jobs is what Slurm says, and what was meant to happen did.
@@ -531,7 +533,7 @@ fn check(found: &[Course], expected: &[Course], special: &BTreeMap<String, Vec<S
 /// Slurm tells which processors a job has while it runs.
 fn placed(server: &Server, cluster: &Cluster, job: &str) {
     let mut found = Row::Null;
-    wait_until(60, "the places of a job", || {
+    wait_until("the places of a job", || {
         let ask = [
             "jobs",
             "--json",
@@ -559,11 +561,10 @@ fn past(cluster: &Cluster, expected: &[Course]) {
     let state = dir.path().join("import.state");
     let import = || cluster.with_slurm(importer(&server, &state, &["--from", "30m", "--window", "1m"]));
     let first = Follower::start(import(), dir.path().join("import.log"));
-    wait_until(30, "some windows", || {
+    wait_until("some windows", || {
         let text = String::from_utf8(fs::read(&state).unwrap_or_default()).unwrap();
         text.contains("done")
     });
-    sleep_ms(1000);
     first.kill();
     assert!(state.exists(), "it was not stopped in the middle");
     let output = import().output().unwrap();

@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use common::*;
@@ -58,4 +59,39 @@ fn loads_into_glibc_and_musl() {
         assert_eq!(output.status.code(), Some(3));
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+/// The instructions of `/bin/true` with a library, counted by callgrind: the same number in every run, however busy the machine is.
+fn instructions(library: &Path, socket: &str, dir: &Path) -> u64 {
+    let counts = dir.join("counts");
+    let mut command = Command::new("valgrind");
+    command.env_clear().env("LD_PRELOAD", library).env("JOBGLASS_SOCKET", socket);
+    command
+        .arg("--tool=callgrind")
+        .arg(format!("--callgrind-out-file={}", counts.display()))
+        .arg("/bin/true");
+    must(&mut command);
+    let counts = String::from_utf8(fs::read(counts).unwrap()).unwrap();
+    let total =
+        counts.lines().find_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")));
+    total.unwrap_or_else(|| panic!("{counts}")).trim().parse().unwrap()
+}
+
+/// Every program of every user pays for it. The agent's table of rules is read, too.
+#[test]
+fn costs_at_most_40_000_instructions() {
+    if !is_root("costs_at_most_40_000_instructions") {
+        return;
+    }
+    let node = Node::start();
+    let dir = node.dir.path();
+    let empty = dir.join("empty.so");
+    fs::write(dir.join("empty.c"), "").unwrap();
+    must(Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&empty).arg(dir.join("empty.c")));
+    // The user has a socket of their own.
+    must(node.command(&*SURVIVE).arg("return"));
+    wait_until("the user's socket", || Path::new(&format!("{}.0", node.socket)).exists());
+    let [with, without] = [guest(), empty].map(|library| instructions(&library, &node.socket, dir));
+    eprintln!("{} instructions above an empty library", with - without);
+    assert!(with - without <= 40_000, "{with} with the library, {without} with an empty one");
 }

@@ -4,15 +4,13 @@ mod common;
 #[path = "common/server.rs"]
 #[allow(dead_code, reason = "only the server is used here")]
 mod server;
-#[path = "common/shared.rs"]
-mod shared;
 
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::{PATIENCE, Row, new_dir, parse, sleep_ms, wait_until};
+use common::{Row, eventually, new_dir, parse, shared_data, wait_until};
 use server::Server;
 
 /// What the tags of real jobs are counted against.
@@ -45,7 +43,7 @@ fn rows(server: &Server, arguments: &[&str]) -> Vec<Row> {
 
 /// Each tag with how many jobs have it, when all jobs have been judged.
 fn counted(server: &Server, jobs: u64) -> Vec<Row> {
-    wait_until(20, "all jobs to be judged", || rows(server, &["tags", "list"])[0]["judged_jobs"] == jobs);
+    wait_until("all jobs to be judged", || rows(server, &["tags", "list"])[0]["judged_jobs"] == jobs);
     rows(server, &["tags", "list"])
 }
 
@@ -62,7 +60,7 @@ fn part_of(title: &str, jobs: u64, rows: &[Row]) -> String {
 #[test]
 fn jobs_of_real_centres_get_plausible_tags() {
     let test = "jobs_of_real_centres_get_plausible_tags";
-    let Some(data) = shared::data(test, "clustercockpit") else { return };
+    let Some(data) = shared_data(test, "clustercockpit") else { return };
     let is_new = std::env::var_os("UPDATE_EXPECT").is_some();
     let expected = text(&fs::read(GOLDEN).unwrap_or_default());
     let mut found = String::new();
@@ -80,14 +78,10 @@ fn jobs_of_real_centres_get_plausible_tags() {
         }
         // What was measured of a job may come after the job, which is then judged again.
         let mut part = String::new();
-        let is_expected = |part: &str| expected.contains(part) || is_new;
-        for _ in 0..PATIENCE * 10 {
+        eventually(|| {
             part = part_of(title, jobs, &counted(&server, jobs));
-            if is_expected(&part) {
-                break;
-            }
-            sleep_ms(1000);
-        }
+            expected.contains(&part) || is_new
+        });
         found.push_str(&part);
     }
     if is_new {

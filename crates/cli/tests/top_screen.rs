@@ -134,14 +134,11 @@ impl Terminal {
     #[track_caller]
     fn wait_for(&self, what: &str, is_there: impl Fn(&str) -> bool) {
         let mut screen = String::new();
-        for _ in 0..250 {
+        let is_shown = eventually(|| {
             screen = self.screen();
-            if is_there(&screen) {
-                return;
-            }
-            sleep_ms(40);
-        }
-        panic!("waited for {what}:\n{screen}");
+            is_there(&screen)
+        });
+        assert!(is_shown, "waited for {what}:\n{screen}");
     }
 
     /// The process that runs in its shell.
@@ -179,7 +176,7 @@ fn jobs(screen: &str) -> Vec<&str> {
 #[test]
 fn live_in_a_terminal() {
     if Command::new("tmux").arg("-V").output().is_err() {
-        eprintln!("SKIPPED live_in_a_terminal: tmux is not installed");
+        skip("live_in_a_terminal", "tmux is not installed");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -212,10 +209,16 @@ fn live_in_a_terminal() {
         terminal.wait_for(&format!("{keys:?}"), |screen| jobs(screen).starts_with(first));
     }
     // However small it gets.
-    for (width, height) in [("40", "10"), ("12", "4"), ("3", "2"), ("110", "20")] {
+    for (width, height, room, first) in [
+        ("40", "10", 7, "40 jobs, 780 of"),
+        ("12", "4", 1, "40 jobs, 78…"),
+        ("3", "2", 0, "40…"),
+        ("110", "20", 17, "40 jobs, 780 of"),
+    ] {
         terminal.tmux(&["resize-window", "-x", width, "-y", height]);
-        sleep_ms(400);
-        eprintln!("{width} x {height}:\n{}", terminal.screen());
+        terminal.wait_for(&format!("{width} x {height}"), |screen| {
+            screen.starts_with(first) && jobs(screen).len() == room
+        });
     }
     terminal.wait_for("jobs by CPU", starts_with(&["1039", "1038"]));
     terminal.press(&["q"]);
@@ -240,5 +243,5 @@ fn live_in_a_terminal() {
     // The terminal goes, as with a connection that breaks.
     let top = format!("/proc/{}", terminal.program());
     drop(terminal);
-    wait_until(20, "the end of the view", || !fs::exists(&top).unwrap());
+    wait_until("the end of the view", || !fs::exists(&top).unwrap());
 }

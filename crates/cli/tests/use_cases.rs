@@ -86,7 +86,7 @@ fn searches_find_the_jobs_that_waste() {
         let mut last = Vec::new();
         let what = format!("{search} to find job {job}");
         let mut looks = 0;
-        wait_until(20, &what, || {
+        wait_until(&what, || {
             last = found(&watched, search);
             looks += 1;
             if looks == 100 {

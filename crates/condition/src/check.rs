@@ -3,7 +3,7 @@
 use crate::catalogue::Catalogue;
 use crate::error::{Fault, Problem, Span};
 use crate::expr::{Comparison, Expr, Function, Operator, arithmetic, leading};
-use crate::like::is_pattern;
+use crate::like::{Pattern, is_pattern};
 use crate::parameters::Parameters;
 use crate::syntax::{Node, Syntax};
 use crate::token::Literal;
@@ -73,7 +73,8 @@ impl Checker<'_> {
             return Err(Fault::new(at, Problem::NoFunction { name: name.to_owned(), known }));
         };
         match arguments {
-            [Node { what: Syntax::Literal(Literal::Text(pattern)), .. }] => {
+            [Node { what: Syntax::Literal(Literal::Text(pattern)), span, .. }] => {
+                Pattern::of_glob(pattern).check().map_err(|error| Fault::new(span, error.into()))?;
                 Ok(Expr::Ask(predicate.clone(), pattern.clone()))
             }
             [other] => Err(Fault::new(&other.span, Problem::NoGlob)),
@@ -170,7 +171,11 @@ impl Checker<'_> {
             _ => None,
         };
         match literal {
-            Some(Literal::Text(text)) if is_pattern(text) => Ok(Expr::Like(Box::new(value), text.clone())),
+            Some(Literal::Text(text)) if is_pattern(text) => {
+                let checked = Pattern::of_like(text).check();
+                checked.map_err(|error| Fault::new(&pattern.span, error.into()))?;
+                Ok(Expr::Like(Box::new(value), text.clone()))
+            }
             Some(Literal::Text(_)) => Err(Fault::new(&pattern.span, Problem::Escape)),
             _ => Err(Fault::new(&pattern.span, Problem::NoPattern)),
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use unicode_width::UnicodeWidthChar;
 
+use crate::like::PatternError;
 use crate::unit::{Type, WRITTEN};
 
 /// Longer lines are shown in part, so that the mark stays under its place on a terminal.
@@ -33,6 +34,10 @@ pub enum Problem {
     TooMany(usize),
     #[error("the condition is nested more than {0} times")]
     TooDeep(usize),
+    #[error("the condition has {found} {what}, at most {most} are allowed: ask for less at a time")]
+    TooCostly { what: &'static str, found: usize, most: usize },
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
     #[error("{0:?} has no meaning here")]
     Character(char),
     #[error("a text cannot have a NUL in it")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::catalogue::Column;
 use crate::expr::{Comparison, Expr, Function, Operator};
-use crate::like::like;
+use crate::like::Pattern;
 use crate::token::Literal;
 use crate::unit::Type;
 use crate::value::Value;
@@ -98,7 +98,7 @@ impl Expr {
                 all(bounds.into_iter())
             }
             Expr::Like(value, pattern) => match value.eval(row) {
-                Value::Text(text) => Some(like(&text, pattern)),
+                Value::Text(text) => Some(Pattern::of_like(pattern).fits(&text)),
                 _ => None,
             },
             Expr::Ask(..) => row.answers.get(&self.to_string()).copied(),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::catalogue::{Column, Predicate};
+use crate::error::Problem;
+use crate::limits::Cost;
 use crate::token::Literal;
 use crate::unit::{Type, Unit};
 
@@ -238,6 +240,31 @@ impl Expr {
                 last.iter_mut().for_each(|last| last.answer(column));
             }
         }
+    }
+
+    /// Whether it is not more than this.
+    pub(crate) fn check_cost(&self, most: &Cost) -> Result<(), Problem> {
+        let mut found = Cost { predicates: 0, patterns: 0, columns: self.columns().len(), operations: 0 };
+        self.count(&mut found);
+        for (what, found, most) in [
+            ("questions such as uses('lib*')", found.predicates, most.predicates),
+            ("patterns", found.patterns, most.patterns),
+            ("columns", found.columns, most.columns),
+            ("operations", found.operations, most.operations),
+        ] {
+            if found > most {
+                return Err(Problem::TooCostly { what, found, most });
+            }
+        }
+        Ok(())
+    }
+
+    /// A question that is asked again is work again.
+    fn count(&self, found: &mut Cost) {
+        found.operations += usize::from(!self.is_literal());
+        found.patterns += usize::from(matches!(self, Expr::Like(..)));
+        found.predicates += usize::from(matches!(self, Expr::Ask(..)));
+        self.each_part(&mut |part| part.count(found));
     }
 
     fn find_questions<'a>(&'a self, questions: &mut BTreeMap<String, (&'a Arc<Predicate>, &'a str)>) {

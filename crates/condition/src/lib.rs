@@ -38,7 +38,7 @@
 //!
 //! *Patterns.* `like` has `%` for any text and `_` for one character; `\` before them, or before itself, takes their meaning. There
 //! is no `glob` and no regular expression: `like` means the same in every engine that criteria may be moved to, and takes no more
-//! time than the product of the two lengths.
+//! time than the product of the two lengths. Patterns are bounded, and so is what a condition of a user may cost: see [`limits`].
 //!
 //! *Parameters.* A name may stand for a value that is given with the condition, [`Parameters`]. The canonical text has the value.
 //!
@@ -108,6 +108,14 @@ impl Condition {
         parameters: &Parameters,
     ) -> Result<Condition, ConditionError> {
         read(text, catalogue, parameters).map_err(|fault| fault.of(text))
+    }
+
+    /// As a user asks it: not only well written, but not too much work either.
+    pub fn asked(text: &str, catalogue: &Catalogue) -> Result<Condition, ConditionError> {
+        let condition = Condition::parse(text, catalogue)?;
+        let too_costly = |problem| Fault::new(&(0..text.len()), problem).of(text);
+        condition.expr.check_cost(&limits::ASKED).map_err(too_costly)?;
+        Ok(condition)
     }
 
     /// For `WHERE`.

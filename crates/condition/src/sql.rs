@@ -6,7 +6,7 @@
 
 use crate::catalogue::Predicate;
 use crate::expr::{Comparison, Expr, Function, Operator};
-use crate::like::of_glob;
+use crate::like::Pattern;
 use crate::token::Literal;
 use crate::unit::{Scale, Type};
 use crate::value::Value;
@@ -47,8 +47,15 @@ impl Sql {
     }
 
     fn ask(&mut self, predicate: &Predicate, pattern: &str) {
-        self.push(&predicate.sql);
-        self.values.push(Value::Text(of_glob(pattern)));
+        let asked = (predicate.sql)(pattern);
+        self.push(&asked.text);
+        self.values.extend(asked.values);
+    }
+
+    /// Whether `what`, SQL of the caller's own, fits.
+    pub fn of_pattern(what: &str, pattern: &Pattern) -> Sql {
+        let (text, value) = pattern.sql(what);
+        Sql { text, values: vec![Value::Text(value)] }
     }
 
     fn push(&mut self, text: &str) {
@@ -153,11 +160,11 @@ impl Sql {
         self.around("", right, ")");
     }
 
-    /// Without `\` in it a pattern needs no ESCAPE, and DuckDB has faster ways for it.
     fn like(&mut self, value: &Expr, pattern: &str) {
-        self.around("(", value, " LIKE ");
-        self.bind(Type::Text, Value::Text(pattern.to_owned()));
-        self.push(if pattern.contains('\\') { " ESCAPE '\\')" } else { ")" });
+        let value = Sql::of(value);
+        let fits = Sql::of_pattern(&value.text, &Pattern::of_like(pattern));
+        self.push(&fits.text);
+        self.values.extend(value.values.into_iter().chain(fits.values));
     }
 
     fn case(&mut self, branches: &[(Expr, Expr)], last: Option<&Expr>) {
@@ -211,11 +218,12 @@ mod tests {
                 "(((CAST((nodes) AS DOUBLE) / nullif(CAST((cores) AS DOUBLE), 0e0)) > CAST(? AS DOUBLE)) OR FALSE)",
                 vec![Number(1.0)],
             ),
-            ("user like 'a%'", "(CAST((user) AS VARCHAR) LIKE CAST(? AS VARCHAR))", vec![Text("a%".into())]),
+            ("user like 'a%'", "prefix(CAST((user) AS VARCHAR), CAST(? AS VARCHAR))", vec![Text("a".into())]),
+            ("user like '\\%'", "(CAST((user) AS VARCHAR) = CAST(? AS VARCHAR))", vec![Text("%".into())]),
             (
-                "user like '\\%'",
-                "(CAST((user) AS VARCHAR) LIKE CAST(? AS VARCHAR) ESCAPE '\\')",
-                vec![Text("\\%".into())],
+                "lower('A') like '%_a%'",
+                "regexp_full_match(lower(CAST(? AS VARCHAR)), CAST(? AS VARCHAR))",
+                vec![Text("A".into()), Text("(?s)..*a.*".into())],
             ),
             (
                 "user in ('a', 'b')",

@@ -5,7 +5,7 @@
 //! * [`profile`] is a series in a few columns.
 //! * [`threshold`] says for which share of the time they were beyond a bound, [`site`] which bounds a site has.
 //! * [`overrides`] is what a site says over its batch system, [`pattern`] which nodes it means.
-//! * [`people`] is what it says of those who work with it.
+//! * [`people`] is what it says of those who work with it, [`limits`] how much they may keep.
 //! * [`coverage`] says on how much of what was expected they rest.
 //! * [`on_node`] is a job on one node, with what is left of readings that were put together.
 //! * [`job`] is all of it for a job on all its nodes.
@@ -13,6 +13,7 @@
 pub mod characteristic;
 pub mod coverage;
 pub mod job;
+pub mod limits;
 pub mod on_node;
 pub mod overrides;
 pub mod pattern;

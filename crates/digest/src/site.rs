@@ -7,6 +7,7 @@ use std::mem;
 use record::metric::{self, Metric};
 use serde::{Deserialize, Deserializer, de};
 
+use crate::limits::Limits;
 use crate::overrides::{OfNodes, OfPartition, Overrides, each_once};
 use crate::people::{OfProject, People};
 use crate::threshold::Threshold;
@@ -38,6 +39,8 @@ pub struct Site {
     /// Who runs it, and who has a say in which project.
     pub people: People,
     pub projects: Vec<OfProject>,
+    /// How much people may keep.
+    pub limits: Limits,
 }
 
 /// What is wrong with a site's file, with its line and text.
@@ -76,6 +79,7 @@ impl Site {
         self.searches.extend(file.search);
         self.people = file.people.unwrap_or_else(|| mem::take(&mut self.people));
         self.projects.extend(file.project);
+        self.limits.extend(file.limits);
     }
 
     /// The threshold of a metric.
@@ -105,6 +109,8 @@ struct File {
     people: Option<People>,
     #[serde(default)]
     project: Vec<OfProject>,
+    #[serde(default)]
+    limits: Limits,
 }
 
 /// Written in seconds.

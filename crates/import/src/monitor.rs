@@ -124,6 +124,8 @@ pub enum Dropped {
     UnknownUser,
     #[error("the signature or the checksum is wrong")]
     BadSeal,
+    #[error("the sender is not allowed")]
+    NotAllowed,
 }
 
 /// How often something happened, by what it was.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use import::clustercockpit::archive::Options;
 use import::clustercockpit::write::Writer;
@@ -11,20 +11,9 @@ use record::accounting::{State, TimeLimit, gpus};
 use record::measure::{Name, Series};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
+use testkit::shared_data;
 
 const SECOND: u64 = 1_000_000_000;
-
-/// Where the data are: beside the workspace, or where `JOBGLASS_SHARED` says.
-fn data(test: &str) -> Option<PathBuf> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared");
-    let shared = std::env::var_os("JOBGLASS_SHARED").unwrap_or(beside.into());
-    let data = PathBuf::from(shared).join("data/clustercockpit");
-    if !data.join("job.db").exists() {
-        eprintln!("SKIPPED {test}: no database in {}", data.display());
-        return None;
-    }
-    Some(data)
-}
 
 fn from_archive(dir: &Path) -> Vec<Known> {
     let mut found = Collected::default();
@@ -58,7 +47,7 @@ fn in_order(mut jobs: Vec<Known>) -> Vec<Known> {
 
 #[test]
 fn all_jobs_of_the_database() {
-    let Some(data) = data("all_jobs_of_the_database") else { return };
+    let Some(data) = shared_data("all_jobs_of_the_database", "clustercockpit") else { return };
     let jobs = from_database(&data);
     assert_eq!(jobs.len(), 544);
     let uri = format!("file:{}?immutable=1", data.join("job.db").display());
@@ -125,7 +114,7 @@ fn average(known: &Known, metric: &str) -> Option<f64> {
 
 #[test]
 fn the_first_job_of_the_database() {
-    let Some(data) = data("the_first_job_of_the_database") else { return };
+    let Some(data) = shared_data("the_first_job_of_the_database", "clustercockpit") else { return };
     let known = &from_database(&data)[0];
     let job = &known.job;
     assert_eq!((job.job.as_deref(), &*job.shown), (Some("679694"), "679694"));
@@ -157,7 +146,7 @@ fn raw(data: &Path, file: &str) -> Value {
 
 #[test]
 fn the_job_of_the_archive() {
-    let Some(data) = data("the_job_of_the_archive") else { return };
+    let Some(data) = shared_data("the_job_of_the_archive", "clustercockpit") else { return };
     let jobs = from_archive(&data.join("archive"));
     let [Known { job, measures }] = &jobs[..] else { panic!("{} jobs", jobs.len()) };
     assert_eq!(hostlist::expand(job.node_list.as_deref().unwrap()).unwrap().len(), 32);
@@ -197,7 +186,7 @@ fn check_rounded(metric: &str, ours: &Value, theirs: &Value) {
 
 #[test]
 fn statistics_are_computed_as_theirs() {
-    let Some(data) = data("statistics_are_computed_as_theirs") else { return };
+    let Some(data) = shared_data("statistics_are_computed_as_theirs", "clustercockpit") else { return };
     let mut jobs = from_archive(&data.join("archive"));
     // Ours are written only where there are none of theirs.
     jobs[0].job.others.retain(|other| other.name != "clustercockpit.statistics");
@@ -236,7 +225,7 @@ fn statistics_are_computed_as_theirs() {
 
 #[test]
 fn what_is_written_is_read_again() {
-    let Some(data) = data("what_is_written_is_read_again") else { return };
+    let Some(data) = shared_data("what_is_written_is_read_again", "clustercockpit") else { return };
     for jobs in [from_archive(&data.join("archive")), in_order(from_database(&data))] {
         let dir = tempfile::tempdir().unwrap();
         written(&jobs, dir.path());
@@ -254,7 +243,7 @@ fn what_is_written_is_read_again() {
 
 #[test]
 fn their_statistics_are_written_back() {
-    let Some(data) = data("their_statistics_are_written_back") else { return };
+    let Some(data) = shared_data("their_statistics_are_written_back", "clustercockpit") else { return };
     let dir = tempfile::tempdir().unwrap();
     written(&from_archive(&data.join("archive")), dir.path());
     let file = dir.path().join("emmy/1403/244/1608923076/meta.json");

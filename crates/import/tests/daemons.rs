@@ -16,8 +16,9 @@ use import::collectd::{Network, Security, Stored, Types, Users};
 use import::ganglia::{Packets, xml};
 use import::mapping::{Amount, Joined, Joiner, Mapper, Table, Target};
 use import::monitor::{Dropped, Reading, Taken, Value, Width};
+use testkit::{skip, wait_for};
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = testkit::LIMIT;
 const SECRET: &str = "ann: not very secret\n";
 
 /// Ends with the test, however that ends.
@@ -42,7 +43,7 @@ fn installed(test: &str, program: &str) -> Option<PathBuf> {
     let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     let found = places.map(|place| place.join(program)).find(|path| path.is_file());
     if found.is_none() {
-        eprintln!("SKIPPED {test}: {program} is not installed");
+        skip(test, format_args!("{program} is not installed"));
     }
     found
 }
@@ -57,17 +58,6 @@ fn directory(patterns: &[&str]) -> Option<PathBuf> {
         }
     };
     patterns.iter().flat_map(expand).find(|path| path.is_dir())
-}
-
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < DEADLINE, "waited in vain for {what}");
-        std::thread::park_timeout(Duration::from_millis(100));
-    }
 }
 
 /// collectd creates nothing below a directory whose name begins with a dot.
@@ -171,7 +161,7 @@ fn the_xml_of_gmond() {
     let Some(gmond) = installed("the_xml_of_gmond", "gmond") else { return };
     let places = ["/usr/lib/*/ganglia", "/usr/lib64/ganglia", "/usr/lib/ganglia"];
     let Some(modules) = directory(&places) else {
-        return eprintln!("SKIPPED the_xml_of_gmond: its modules are in none of {places:?}");
+        return skip("the_xml_of_gmond", format_args!("its modules are in none of {places:?}"));
     };
     let (dir, port) = (temp_dir(), free_port());
     let config = dir.path().join("gmond.conf");
@@ -321,7 +311,7 @@ impl Collectd {
         let plugins = directory(&["/usr/lib/collectd", "/usr/lib64/collectd", "/usr/lib/*/collectd"]);
         let types = Path::new("/usr/share/collectd/types.db");
         let Some(plugins) = plugins.filter(|_| types.is_file()) else {
-            eprintln!("SKIPPED {test}: no plugins of collectd, or no {}", types.display());
+            skip(test, format_args!("no plugins of collectd, or no {}", types.display()));
             return None;
         };
         let (dir, socket) = (temp_dir(), || UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -362,7 +352,7 @@ fn has_libraries(plugin: &Path) -> bool {
     let is_whole =
         found.is_ok_and(|out| out.status.success() && !out.stdout.windows(9).any(|w| w == b"not found"));
     if !is_whole {
-        eprintln!("SKIPPED what write_http posts: {} lacks a library", plugin.display());
+        skip("what write_http posts", format_args!("{} lacks a library", plugin.display()));
     }
     is_whole
 }

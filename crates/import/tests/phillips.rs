@@ -2,24 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
-use std::path::PathBuf;
 
 use import::slurm::text::{Options, read};
 use import::{Problem, Sink};
 use jiff::tz::TimeZone;
 use record::accounting::{Accounting, MemoryPer, RequestedMemory, gpus};
-
-/// Where the log is: beside the workspace, or where `JOBGLASS_SHARED` says.
-fn data(test: &str) -> Option<PathBuf> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared");
-    let shared = std::env::var_os("JOBGLASS_SHARED").unwrap_or(beside.into());
-    let data = PathBuf::from(shared).join("data/slurm-xdmod");
-    if !data.join("phillips.log").exists() {
-        eprintln!("SKIPPED {test}: no log in {}", data.display());
-        return None;
-    }
-    Some(data)
-}
+use testkit::shared_data;
 
 /// Sums over jobs that had nodes, in nanoseconds.
 #[derive(Default)]
@@ -73,7 +61,7 @@ impl Sink for Sums {
 
 #[test]
 fn jobs_add_up_to_what_xdmod_says() {
-    let Some(data) = data("jobs_add_up_to_what_xdmod_says") else { return };
+    let Some(data) = shared_data("jobs_add_up_to_what_xdmod_says", "slurm-xdmod") else { return };
     let mut sums = Sums::default();
     let log = std::fs::File::open(data.join("phillips.log")).unwrap();
     read(BufReader::new(log), "phillips.log", &Options::xdmod(TimeZone::UTC), &mut sums).unwrap();

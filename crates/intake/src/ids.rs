@@ -35,6 +35,9 @@ pub fn file(file: &File) -> u64 {
     parts.add(&file.path);
     parts.add(&file.size.to_le_bytes());
     parts.add(&file.mtime.to_le_bytes());
+    // Another user's file of the same name, size and time, as in a container, is another file.
+    parts.add_optional(file.uid.map(u32::to_le_bytes).as_ref().map(<[u8; 4]>::as_slice));
+    parts.add_optional(file.mode.map(u32::to_le_bytes).as_ref().map(<[u8; 4]>::as_slice));
     parts.id()
 }
 
@@ -45,6 +48,9 @@ pub fn object(object: &Object, file: Option<u64>) -> u64 {
     parts.add_optional(object.build_id.as_deref());
     parts.add_optional(object.signature.as_deref());
     parts.add_optional(file.map(u64::to_le_bytes).as_ref().map(<[u8; 8]>::as_slice));
+    if object.claimed {
+        parts.add(b"claimed");
+    }
     parts.id()
 }
 

@@ -32,6 +32,8 @@ pub struct ObjectRow {
     pub build_id: Option<String>,
     pub signature: Option<String>,
     pub file: Option<u64>,
+    /// Only the process says so.
+    pub claimed: bool,
 }
 
 /// The store's ids of what entries refer to by the agent's numbers.
@@ -147,7 +149,7 @@ impl Shared {
             let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
             let (build_id, signature) =
                 (object.build_id.as_deref().map(hex), object.signature.as_deref().map(hex));
-            ObjectRow { name, build_id, signature, file, path }
+            ObjectRow { name, build_id, signature, file, path, claimed: object.claimed }
         });
         id
     }

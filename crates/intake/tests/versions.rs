@@ -80,6 +80,7 @@ fn context() -> Vec<Vec<u8>> {
         build_id: Some(vec![1; 20].into()),
         signature: Some(vec![2; 4].into()),
         file,
+        claimed: false,
     };
     let list = |id, path: &str, file| Entry::Objects(ObjectList { id, objects: vec![object(path, file)] });
     let file = File {

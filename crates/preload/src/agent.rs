@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 
+use crate::process::Identity;
 use crate::sys::{self, Address, Errno, Fd};
 
 /// The agent's socket on a host; its directory belongs to root.
@@ -11,6 +12,8 @@ const DEFAULT_ABSTRACT: &[u8] = b"@jobglass";
 /// How often a full queue is tried again, and how long we wait before each time: 3 ms in all.
 const RETRIES: usize = 3;
 const RETRY_NS: u64 = 1_000_000;
+/// What the kernel shows for a user that this user namespace does not map: root of the host, and everybody else.
+const OVERFLOW_UID: u32 = 65534;
 /// The longest name of a socket, and of the rules beside it.
 const NAME_MAX: usize = 128;
 
@@ -54,27 +57,27 @@ impl<'a> Agent<'a> {
     /// there are rules beside a path.
     pub fn find(
         wanted: Option<&'a [u8]>,
-        uid: &[u8],
+        identity: &Identity,
         read_rules: impl FnOnce(&[u8]) -> bool,
     ) -> Option<Agent<'a>> {
         let path = match wanted {
-            Some(name) if name.first() == Some(&b'@') => return connect_abstract(name, uid),
+            Some(name) if name.first() == Some(&b'@') => return connect_abstract(name, identity),
             Some(path) => path,
             None => DEFAULT_PATH,
         };
         if read_rules(path) {
             Some(Agent::Path(path))
         } else if wanted.is_none() {
-            connect_abstract(DEFAULT_ABSTRACT, uid)
+            connect_abstract(DEFAULT_ABSTRACT, identity)
         } else {
             None
         }
     }
 
     /// Sends one message.
-    pub fn send(self, uid: &[u8], message: &[u8], pass: Option<&Fd>) {
+    pub fn send(self, identity: &Identity, message: &[u8], pass: Option<&Fd>) {
         let socket = match self {
-            Agent::Path(path) => connect_path(path, uid),
+            Agent::Path(path) => connect_path(path, identity),
             Agent::Abstract(socket) => Some(socket),
         };
         if let Some(socket) = socket {
@@ -83,35 +86,48 @@ impl<'a> Agent<'a> {
     }
 }
 
-/// The table of rules beside the agent's socket; without one there is no agent.
-pub fn read_rules<'r>(path: &[u8], buf: &'r mut [u8]) -> Option<&'r [u8]> {
+/// The table of rules beside the agent's socket; without one there is no agent. Somebody else's could name secrets that
+/// are to be kept.
+pub fn read_rules<'r>(path: &[u8], identity: &Identity, buf: &'r mut [u8]) -> Option<&'r [u8]> {
     let name = Name::new([path, b".rules", b""])?;
     let file = sys::open(name.as_c_str()?).ok()?;
+    if !is_trusted(sys::owner_of_regular(&file)?, path, identity) {
+        return None;
+    }
     sys::read(&file, buf).ok()
 }
 
-/// A path is protected by its directory: only the agent can have put a socket there. Each user has a socket
-/// of their own beside the common one, so that one user's flood fills nobody else's queue.
-fn connect_path(path: &[u8], uid: &[u8]) -> Option<Fd> {
+/// Each user has a socket of their own beside the common one, so that one user's flood fills nobody else's queue.
+fn connect_path(path: &[u8], identity: &Identity) -> Option<Fd> {
     let socket = sys::socket().ok()?;
-    let own = Name::new([path, b".", uid])?;
+    let own = Name::new([path, b".", identity.uid()])?;
     match Address::new(own.as_bytes()).map(|address| patient_connect(&socket, &address)) {
-        Some(Ok(())) => return Some(socket),
+        Some(Ok(())) => {}
         Some(Err(Errno::AGAIN)) => return None,
-        _ => {}
+        _ => patient_connect(&socket, &Address::new(path)?).ok()?,
     }
-    patient_connect(&socket, &Address::new(path)?).ok()?;
-    Some(socket)
+    has_trusted_peer(&socket, path, identity).then_some(socket)
 }
 
-/// Anyone may take an abstract name while the agent is down, so the listener must be root or ourselves
-/// before anything is said.
-fn connect_abstract<'a>(name: &[u8], uid: &[u8]) -> Option<Agent<'a>> {
+fn connect_abstract<'a>(name: &[u8], identity: &Identity) -> Option<Agent<'a>> {
     let socket = sys::socket().ok()?;
     patient_connect(&socket, &Address::new(name)?).ok()?;
-    let peer = sys::peer_uid(&socket).ok()?;
-    let own: u32 = core::str::from_utf8(uid).ok()?.parse().ok()?;
-    (peer == 0 || peer == own).then_some(Agent::Abstract(socket))
+    has_trusted_peer(&socket, name, identity).then_some(Agent::Abstract(socket))
+}
+
+/// Anyone may take an abstract name, or a path in a directory that others can write to, while the agent is down.
+fn has_trusted_peer(socket: &Fd, name: &[u8], identity: &Identity) -> bool {
+    sys::peer_uid(socket).is_ok_and(|peer| is_trusted(peer, name, identity))
+}
+
+/// Whether what `owner` put at `name` is from root or from ourselves. A user namespace does not map the host's root, and
+/// shows it like every stranger: there only the built-in path is trusted, which is protected by its directory.
+fn is_trusted(owner: u32, name: &[u8], identity: &Identity) -> bool {
+    match owner {
+        0 => true,
+        OVERFLOW_UID => name == DEFAULT_PATH,
+        owner => owner == identity.number(),
+    }
 }
 
 /// A full queue is tried again after a moment: there is no way to wait for a place in it.

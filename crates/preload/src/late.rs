@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use record::wire::{Writer, late};
 
-use crate::objects::{Baseline, bounded};
+use crate::objects::{Baseline, bounded, code, headers};
 use crate::symbols::{self, ObjectInfo, dl_iterate_phdr};
 use crate::sys::{self, Fd};
 
@@ -112,6 +112,8 @@ unsafe extern "C" fn visit(info: *const ObjectInfo, size: usize, data: *mut c_vo
     if walk.seen > walk.baseline.seen {
         walk.begin_list();
         let mark = walk.out.mark();
+        walk.out.array(2);
+        walk.out.optional_uint(code(info.base, headers(info)));
         walk.out.bytes(bounded(info.name.cast()));
         if walk.out.is_full() || walk.out.room() < 8 {
             walk.out.back_to(mark);

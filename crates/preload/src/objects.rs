@@ -25,6 +25,7 @@ const ENDS: usize = 48;
 
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
+const PF_X: u32 = 1;
 const PF_R: u32 = 4;
 
 /// Where the loader's list stood at the start, to tell later objects from earlier ones.
@@ -88,7 +89,8 @@ impl Walk<'_, '_> {
         }
         let identity = identity(info.base, headers, self.room);
         let mark = self.out.mark();
-        self.out.array(3);
+        self.out.array(4);
+        self.out.optional_uint(code(info.base, headers));
         self.out.bytes(name);
         self.out.optional_bytes(identity.build_id);
         self.out.optional_bytes(identity.signature);
@@ -97,6 +99,12 @@ impl Walk<'_, '_> {
             self.cut = self.cut.wrapping_add(1);
         }
     }
+}
+
+/// Where an object's code begins: by this address the agent finds the file that the kernel has mapped there.
+pub fn code(base: usize, headers: &[ProgramHeader]) -> Option<u64> {
+    let first = headers.iter().find(|header| header.kind == PT_LOAD && header.flags & PF_X != 0)?;
+    Some((base as u64).wrapping_add(first.vaddr))
 }
 
 /// What an object's notes say it is. They are copied before they are read: the file may be changing.
@@ -146,7 +154,8 @@ pub fn is_ourselves(info: &ObjectInfo, headers: &[ProgramHeader]) -> bool {
     })
 }
 
-fn headers(info: &ObjectInfo) -> &[ProgramHeader] {
+/// The program headers of an object.
+pub fn headers(info: &ObjectInfo) -> &[ProgramHeader] {
     if info.headers.is_null() {
         return &[];
     }

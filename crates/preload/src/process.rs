@@ -4,6 +4,7 @@ use crate::sys;
 
 /// What decides whether and how the guest speaks.
 pub struct Identity {
+    number: u32,
     uid: [u8; 10],
     uid_len: usize,
 }
@@ -15,9 +16,15 @@ impl Identity {
         if sys::seccomp_mode() != Ok(0) {
             return None;
         }
-        let mut identity = Identity { uid: [0; 10], uid_len: 0 };
-        identity.write_uid(sys::geteuid());
+        let number = sys::geteuid();
+        let mut identity = Identity { number, uid: [0; 10], uid_len: 0 };
+        identity.write_uid(number);
         Some(identity)
+    }
+
+    /// The effective user.
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
     /// The effective user, as decimal text.

@@ -79,10 +79,10 @@ fn report(workspace: &mut Workspace) -> Option<()> {
     let identity = Identity::unless_filtered()?;
     let mut table = None;
     let read_rules = |path: &[u8]| {
-        table = scratch.read(RULES_MAX, |buf| agent::read_rules(path, buf));
+        table = scratch.read(RULES_MAX, |buf| agent::read_rules(path, &identity, buf));
         table.is_some()
     };
-    let agent = Agent::find(wishes.socket, identity.uid(), read_rules)?;
+    let agent = Agent::find(wishes.socket, &identity, read_rules)?;
     let rules = match table.and_then(Rules::new) {
         Some(rules) => rules,
         None => Rules::builtin(),
@@ -98,7 +98,7 @@ fn report(workspace: &mut Workspace) -> Option<()> {
         put(&mut out, key::KIND, kind::SUPPRESSED);
         put(&mut out, key::REASON, reason);
         out.end();
-        agent.send(identity.uid(), out.written(), None);
+        agent.send(&identity, out.written(), None);
         return None;
     }
     put(&mut out, key::KIND, kind::START);
@@ -111,7 +111,7 @@ fn report(workspace: &mut Workspace) -> Option<()> {
     write_directory(&mut out, scratch.0);
     out.end();
     let late = baseline.and_then(|baseline| late::prepare(time, baseline));
-    agent.send(identity.uid(), out.written(), late.as_ref());
+    agent.send(&identity, out.written(), late.as_ref());
     None
 }
 

@@ -26,6 +26,7 @@ impl Drop for Fd {
 mod nr {
     pub const READ: usize = 0;
     pub const CLOSE: usize = 3;
+    pub const FSTAT: usize = 5;
     pub const MMAP: usize = 9;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
@@ -81,12 +82,29 @@ pub fn geteuid() -> u32 {
     unsafe { call(nr::GETEUID, [0; 6]) }.map_or(u32::MAX, |uid| uid as u32)
 }
 
-/// Opens a file for reading.
+/// Opens a file for reading. Whatever else is at the path never makes the program wait: a FIFO without a writer opens at
+/// once, a terminal does not become the program's, and a symbolic link is not followed.
 pub fn open(path: &CStr) -> Result<Fd> {
-    const O_RDONLY_CLOEXEC: usize = 0o2000000;
+    const O_NOCTTY: usize = 0o400;
+    const O_NONBLOCK: usize = 0o4000;
+    const O_NOFOLLOW: usize = 0o400000;
+    const O_CLOEXEC: usize = 0o2000000;
+    const FLAGS: usize = O_NOCTTY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC;
     // SAFETY: the path is terminated and outlives the call.
-    unsafe { call(nr::OPENAT, [AT_FDCWD, path.as_ptr() as usize, O_RDONLY_CLOEXEC, 0, 0, 0]) }
-        .map(|fd| Fd(fd as i32))
+    unsafe { call(nr::OPENAT, [AT_FDCWD, path.as_ptr() as usize, FLAGS, 0, 0, 0]) }.map(|fd| Fd(fd as i32))
+}
+
+/// The owner of a regular file; `None` for a FIFO, a device or a directory.
+pub fn owner_of_regular(fd: &Fd) -> Option<u32> {
+    const S_IFMT: u32 = 0o170000;
+    const S_IFREG: u32 = 0o100000;
+    /// Places in the kernel's `struct stat`, in words of 32 bits.
+    const MODE: usize = 6;
+    const UID: usize = 7;
+    let mut stat = [0u32; 36];
+    // SAFETY: the structure has the kernel's size, 144 bytes.
+    unsafe { call(nr::FSTAT, [fd.0 as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) }.ok()?;
+    (stat[MODE] & S_IFMT == S_IFREG).then_some(stat[UID])
 }
 
 /// Reads what one call gives.
@@ -277,10 +295,12 @@ pub fn file_size_limit() -> Result<u64> {
 
 /// Memory without a name that lives as long as someone maps it or holds its descriptor.
 pub fn anonymous_file(name: &CStr, bytes: usize) -> Result<Fd> {
-    const MFD_CLOEXEC: usize = 1;
+    // The agent seals it, so that it stays as small as it is.
+    const CLOEXEC_AND_ALLOW_SEALING: usize = 1 | 2;
     // SAFETY: the name is terminated.
-    let fd = unsafe { call(nr::MEMFD_CREATE, [name.as_ptr() as usize, MFD_CLOEXEC, 0, 0, 0, 0]) }
-        .map(|fd| Fd(fd as i32))?;
+    let fd =
+        unsafe { call(nr::MEMFD_CREATE, [name.as_ptr() as usize, CLOEXEC_AND_ALLOW_SEALING, 0, 0, 0, 0]) }
+            .map(|fd| Fd(fd as i32))?;
     // SAFETY: no pointers.
     unsafe { call(nr::FTRUNCATE, [fd.0 as usize, bytes, 0, 0, 0, 0]) }?;
     Ok(fd)

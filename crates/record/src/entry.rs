@@ -289,6 +289,9 @@ pub struct Object {
     /// Refers to a [`File`].
     #[n(3)]
     pub file: Option<u64>,
+    /// Only the process says so: the kernel did not report such a mapping, and no file was looked at.
+    #[cbor(n(4), default)]
+    pub claimed: bool,
 }
 
 /// A distinct file: device, inode, size and time of change together name one content.

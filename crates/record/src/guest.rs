@@ -10,8 +10,14 @@ use minicbor::{Decode, Decoder};
 use crate::bytes::Bytes;
 use crate::wire::{self, key, kind, late};
 
-/// No list in a message is longer; the sender's own bounds are lower.
-const LIST_MAX: usize = 8192;
+/// How many items of a list are kept; the rest are counted as cut. An item of one byte in the message takes some fifty
+/// in memory, so the size of a message alone does not bound what it becomes.
+const ARGUMENTS_MAX: usize = 4096;
+const VARIABLES_MAX: usize = 1024;
+const OBJECTS_MAX: usize = 2048;
+/// What the allocator takes for a string beside its bytes, and at least.
+const ALLOCATION: usize = 16;
+const ALLOCATION_MIN: usize = 32;
 
 /// What a guest said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +26,45 @@ pub enum Message {
     Start(Box<Start>),
     /// A program image begins of which a rule says not to report it.
     Suppressed { time: u64, reason: u64 },
+}
+
+impl Message {
+    /// How much memory it takes, about.
+    pub fn weight(&self) -> usize {
+        let content = match self {
+            Message::Start(start) => start.weight(),
+            Message::Suppressed { .. } => 0,
+        };
+        size_of::<Message>() + content
+    }
+}
+
+impl Start {
+    fn weight(&self) -> usize {
+        let strings = [&self.argv, &self.env, &self.ids].into_iter().map(|list| weight_of_list(list));
+        let objects = self.objects.iter().map(Object::weight);
+        let single = allocated(self.exe.len()) + self.cwd.as_ref().map_or(0, |cwd| allocated(cwd.len()));
+        size_of::<Start>() + single + strings.chain(objects).sum::<usize>()
+    }
+}
+
+impl Object {
+    /// How much memory it takes in a list, about.
+    pub fn weight(&self) -> usize {
+        let notes = [&self.build_id, &self.signature].into_iter().flatten();
+        size_of::<Object>()
+            + allocated(self.path.len())
+            + notes.map(|note| allocated(note.len())).sum::<usize>()
+    }
+}
+
+/// How much memory a list of strings takes, about.
+pub fn weight_of_list(list: &[Bytes]) -> usize {
+    list.iter().map(|item| size_of::<Bytes>() + allocated(item.len())).sum()
+}
+
+fn allocated(len: usize) -> usize {
+    if len == 0 { 0 } else { (len + ALLOCATION).max(ALLOCATION_MIN) }
 }
 
 /// What a guest said about its program.
@@ -51,9 +96,11 @@ pub struct Usage {
     pub blocks_out: u64,
 }
 
-/// A loaded object as the guest saw it in memory.
+/// A loaded object as the guest saw it in memory. A claim: the kernel says which file is mapped at the address.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Object {
+    /// Where its code begins; absent if it has none.
+    pub address: Option<u64>,
     pub path: Bytes,
     pub build_id: Option<Bytes>,
     pub signature: Option<Bytes>,
@@ -64,7 +111,8 @@ pub struct Object {
 pub struct Late {
     /// The `TIME` of the message that the guest sent at its start.
     pub time: u64,
-    pub paths: Vec<Bytes>,
+    /// Without build-ids and signatures.
+    pub objects: Vec<Object>,
     /// How many did not fit.
     pub cut: u32,
     /// How many were loaded and unloaded again, and are not in the list.
@@ -85,13 +133,25 @@ pub fn decode(message: &[u8]) -> Result<Message, Error> {
             key::TIME => start.time = d.u64()?,
             key::USAGE => start.usage = Some(usage(d)?),
             key::EXE => start.exe = bytes(d)?,
-            key::ARGV => start.argv = list(d, bytes)?,
-            key::ARGV_CUT => start.argv_cut = d.u64()? != 0,
+            key::ARGV => {
+                let cut;
+                (start.argv, cut) = list(d, ARGUMENTS_MAX, bytes)?;
+                start.argv_cut |= cut > 0;
+            }
+            key::ARGV_CUT => start.argv_cut |= d.u64()? != 0,
             key::CWD => start.cwd = Some(bytes(d)?),
-            key::ENV => (start.ids, start.env) = list(d, bytes)?.into_iter().partition(is_identifying),
-            key::ENV_CUT => start.env_cut = d.u64()?,
-            key::OBJECTS => start.objects = list(d, object)?,
-            key::OBJECTS_CUT => start.objects_cut = d.u64()?,
+            key::ENV => {
+                let (variables, cut) = list(d, VARIABLES_MAX, bytes)?;
+                (start.ids, start.env) = variables.into_iter().partition(is_identifying);
+                start.env_cut = start.env_cut.saturating_add(cut);
+            }
+            key::ENV_CUT => start.env_cut = start.env_cut.saturating_add(d.u64()?),
+            key::OBJECTS => {
+                let cut;
+                (start.objects, cut) = list(d, OBJECTS_MAX, object)?;
+                start.objects_cut = start.objects_cut.saturating_add(cut);
+            }
+            key::OBJECTS_CUT => start.objects_cut = start.objects_cut.saturating_add(d.u64()?),
             key::REASON => reason = d.u64()?,
             _ => d.skip()?,
         }
@@ -117,9 +177,10 @@ pub fn decode_late(memory: &[u8]) -> Option<Result<Late, Error>> {
     if word(0)? != late::DONE || !(late::LIST..=late::BYTES).contains(&len) {
         return None;
     }
-    let paths = list(&mut Decoder::new(memory.get(late::LIST..len)?), bytes);
-    let (cut, unloaded) = (word(16)?, word(20)?);
-    Some(paths.map(|paths| Late { time, paths, cut, unloaded }))
+    let objects = list(&mut Decoder::new(memory.get(late::LIST..len)?), OBJECTS_MAX, late_object);
+    let (told_cut, unloaded) = (word(16)?, word(20)?);
+    let late = |(objects, cut)| Late { time, objects, cut: told_cut.saturating_add(cut as u32), unloaded };
+    Some(objects.map(late))
 }
 
 /// Whether another item follows in a container of known or unknown length.
@@ -138,16 +199,23 @@ fn more(decoder: &mut Decoder, left: &mut Option<u64>) -> Result<bool, Error> {
     }
 }
 
-fn list<T>(decoder: &mut Decoder, item: impl Fn(&mut Decoder) -> Result<T, Error>) -> Result<Vec<T>, Error> {
+/// Reads a list, up to `max` items of it; says how many more there were.
+fn list<T>(
+    decoder: &mut Decoder,
+    max: usize,
+    item: impl Fn(&mut Decoder) -> Result<T, Error>,
+) -> Result<(Vec<T>, u64), Error> {
     let mut left = decoder.array()?;
-    let mut items = Vec::new();
+    let (mut items, mut cut) = (Vec::new(), 0);
     while more(decoder, &mut left)? {
-        if items.len() == LIST_MAX {
-            return Err(Error::message("list too long"));
+        if items.len() < max {
+            items.push(item(decoder)?);
+        } else {
+            decoder.skip()?;
+            cut += 1;
         }
-        items.push(item(decoder)?);
     }
-    Ok(items)
+    Ok((items, cut))
 }
 
 fn bytes(decoder: &mut Decoder) -> Result<Bytes, Error> {
@@ -162,9 +230,23 @@ fn optional_bytes(decoder: &mut Decoder) -> Result<Option<Bytes>, Error> {
     bytes(decoder).map(Some)
 }
 
+fn optional_uint(decoder: &mut Decoder) -> Result<Option<u64>, Error> {
+    if decoder.datatype()? == Type::Null {
+        decoder.skip()?;
+        return Ok(None);
+    }
+    decoder.u64().map(Some)
+}
+
+fn late_object(decoder: &mut Decoder) -> Result<Object, Error> {
+    expect_array(decoder, 2)?;
+    Ok(Object { address: optional_uint(decoder)?, path: bytes(decoder)?, ..Object::default() })
+}
+
 fn object(decoder: &mut Decoder) -> Result<Object, Error> {
-    expect_array(decoder, 3)?;
+    expect_array(decoder, 4)?;
     Ok(Object {
+        address: optional_uint(decoder)?,
         path: bytes(decoder)?,
         build_id: optional_bytes(decoder)?,
         signature: optional_bytes(decoder)?,
@@ -189,7 +271,7 @@ fn expect_array(decoder: &mut Decoder, len: u64) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Writer;
+    use crate::wire::{Sink, Writer};
     use proptest::prelude::*;
 
     fn sample() -> Vec<u8> {
@@ -208,7 +290,8 @@ mod tests {
         out.end();
         out.uint(key::OBJECTS);
         out.open_array();
-        out.array(3);
+        out.array(4);
+        out.uint(0x1000);
         out.bytes(b"/lib/a.so");
         out.optional_bytes(Some(&[1, 2]));
         out.null();
@@ -223,6 +306,7 @@ mod tests {
         assert_eq!(start.time, 77);
         assert_eq!(start.exe.to_string(), "/bin/\\xff");
         assert_eq!(start.objects[0].build_id, Some(Bytes(vec![1, 2])));
+        assert_eq!(start.objects[0].address, Some(0x1000));
     }
 
     #[test]
@@ -239,17 +323,58 @@ mod tests {
     fn late_memory_is_read_only_when_done() {
         let mut memory = vec![0; 64];
         assert!(decode_late(&memory).is_none());
-        memory[4] = 28;
+        memory[4] = 30;
         memory[8] = 77;
-        memory[24..28].copy_from_slice(&[0x81, 0x42, b'/', b'a']);
+        memory[24..30].copy_from_slice(&[0x81, 0x82, 9, 0x42, b'/', b'a']);
         assert!(decode_late(&memory).is_none());
         memory[..4].copy_from_slice(&late::DONE.to_le_bytes());
         let late = decode_late(&memory).unwrap().unwrap();
-        assert_eq!((late.time, late.paths), (77, vec![Bytes(b"/a".to_vec())]));
+        let object = Object { address: Some(9), path: Bytes(b"/a".to_vec()), ..Object::default() };
+        assert_eq!((late.time, late.objects), (77, vec![object]));
         memory[4] = 26;
         assert!(decode_late(&memory).unwrap().is_err());
         memory[4] = 200;
         assert!(decode_late(&memory).is_none());
+    }
+
+    /// A message of the largest size with as many items as fit in it.
+    fn items(key: u64, item: &[u8]) -> Vec<u8> {
+        let mut buf = vec![0; wire::MESSAGE_MAX];
+        let mut out = Writer::new(&mut buf);
+        out.open_map();
+        for (key, value) in [(key::VERSION, wire::VERSION), (key::KIND, kind::START)] {
+            out.uint(key);
+            out.uint(value);
+        }
+        out.uint(key);
+        out.open_array();
+        while out.room() > 16 + item.len() {
+            out.put(item);
+        }
+        out.end();
+        out.end();
+        out.written().to_vec()
+    }
+
+    #[test]
+    fn lists_of_empty_items_are_cut_and_counted() {
+        for (key, item) in [
+            (key::ARGV, &[0x40][..]),
+            (key::ENV, &[0x40]),
+            (key::OBJECTS, &[0x84, 0xf6, 0x40, 0xf6, 0xf6]),
+            (key::OBJECTS, &[0x84, 0xf6, 0x41, b'x', 0x41, 1, 0x41, 2]),
+        ] {
+            let bytes = items(key, item);
+            let message = decode(&bytes).unwrap();
+            assert!(message.weight() <= 512 * 1024, "key {key}: {}", message.weight());
+            let Message::Start(start) = message else { panic!("not a start") };
+            let kept = start.argv.len() + start.env.len() + start.objects.len();
+            let all = (bytes.len() - 16) / item.len();
+            assert!(kept <= ARGUMENTS_MAX && (start.argv_cut || start.env_cut + start.objects_cut > 0));
+            if key != key::ARGV {
+                assert!(kept as u64 + start.env_cut + start.objects_cut >= all as u64, "key {key}");
+            }
+        }
     }
 
     proptest! {

@@ -6,7 +6,7 @@
 //! agent understand a newer guest.
 
 /// Version of the message. Raised only when an old reader would misunderstand a new message.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// No message is larger: 300 libraries take about 36 KiB, and a socket takes 200 KiB by default.
 pub const MESSAGE_MAX: usize = 64 * 1024;
@@ -33,7 +33,7 @@ pub mod key {
     pub const ENV: u64 = 9;
     /// How many kept variables did not fit.
     pub const ENV_CUT: u64 = 10;
-    /// Loaded objects: arrays of path, build-id or null, signature or null.
+    /// Loaded objects: arrays of an address in the object's code or null, path, build-id or null, signature or null.
     pub const OBJECTS: u64 = 12;
     /// How many objects did not fit.
     pub const OBJECTS_CUT: u64 = 13;
@@ -115,10 +115,10 @@ identifying! {
 /// | 8 | 8 | `TIME` of the guest's message |
 /// | 16 | 4 | objects that did not fit |
 /// | 20 | 4 | objects loaded and unloaded again before the end |
-/// | 24 | … | CBOR array of paths |
+/// | 24 | … | CBOR array of arrays: an address in the object's code or null, path |
 pub mod late {
-    /// `JGLT`: the record is whole.
-    pub const DONE: u32 = u32::from_le_bytes(*b"JGLT");
+    /// `JGL2`: the record is whole.
+    pub const DONE: u32 = u32::from_le_bytes(*b"JGL2");
     /// Where a record's list begins.
     pub const LIST: usize = 24;
     /// Size of the memory; pages that are never written cost nothing.
@@ -188,6 +188,14 @@ impl<'a> Writer<'a> {
     /// `null`.
     pub fn null(&mut self) {
         self.put(&[0xf6]);
+    }
+
+    /// An unsigned integer, or `null`.
+    pub fn optional_uint(&mut self, value: Option<u64>) {
+        match value {
+            Some(value) => self.uint(value),
+            None => self.null(),
+        }
     }
 
     /// A byte string, or `null`.

@@ -39,6 +39,36 @@ pub struct FileStat {
     pub mode: Option<u32>,
 }
 
+/// A file that is mapped with execute permission, as the kernel names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    pub start: u64,
+    /// The first address behind it.
+    pub end: u64,
+    /// The device of the file system's superblock; `stat` may name another one (btrfs, overlayfs).
+    pub dev: u64,
+    pub inode: u64,
+    /// As seen from the process's root directory, without the mark of a deleted file.
+    pub path: Vec<u8>,
+    pub deleted: bool,
+}
+
+impl Mapping {
+    /// Separates the path from the mark of a deleted file. A name may end in the mark as well, so whoever opens
+    /// the path compares device and inode.
+    pub fn named(range: (u64, u64), (dev, inode): (u64, u64), name: &[u8]) -> Mapping {
+        let path = name.strip_suffix(b" (deleted)");
+        Mapping {
+            start: range.0,
+            end: range.1,
+            dev,
+            inode,
+            path: path.unwrap_or(name).to_vec(),
+            deleted: path.is_some(),
+        }
+    }
+}
+
 /// The fields of `/proc/PID/stat` that are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
@@ -156,9 +186,9 @@ impl Proc {
     }
 
     /// The files mapped with execute permission, in the order of their addresses.
-    pub fn mapped_objects(&self, pid: u32) -> Option<Vec<Vec<u8>>> {
-        let objects = parse_maps(&self.read(pid, "maps", MAPS_MAX)?);
-        (!objects.is_empty()).then_some(objects)
+    pub fn mappings(&self, pid: u32) -> Option<Vec<Mapping>> {
+        let mappings = parse_maps(&self.read(pid, "maps", MAPS_MAX)?);
+        (!mappings.is_empty()).then_some(mappings)
     }
 
     /// A file as the process sees it, through its own root directory.
@@ -243,21 +273,55 @@ pub fn parse_status(text: &[u8]) -> Status {
     status
 }
 
-/// `from-to perms offset dev inode path` lines: the distinct paths of executable mappings.
-pub fn parse_maps(text: &[u8]) -> Vec<Vec<u8>> {
-    let mut objects: Vec<Vec<u8>> = Vec::new();
-    for line in text.split(|b| *b == b'\n') {
-        let mut fields = line.splitn(6, |b| *b == b' ');
-        let (Some(_), Some(permissions)) = (fields.next(), fields.next()) else { continue };
-        let Some(path) = fields.nth(3).map(|rest| rest.trim_ascii_start()) else { continue };
-        if permissions.get(2) == Some(&b'x') && path.starts_with(b"/") {
-            let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-            if !objects.iter().any(|known| known == path) {
-                objects.push(path.to_vec());
+/// `from-to perms offset dev inode path` lines: the executable mappings of files.
+pub fn parse_maps(text: &[u8]) -> Vec<Mapping> {
+    text.split(|b| *b == b'\n')
+        .filter_map(parse_mapping)
+        .filter(|(_, is_code)| *is_code)
+        .map(|(m, _)| m)
+        .collect()
+}
+
+/// One line of `maps` that names a file, and whether it may be executed.
+pub fn parse_mapping(line: &[u8]) -> Option<(Mapping, bool)> {
+    let mut fields = line.splitn(6, |b| *b == b' ');
+    let (range, permissions) = (fields.next()?, fields.next()?);
+    let (_, dev, inode) = (fields.next()?, fields.next()?, number(fields.next()?)?);
+    let name = fields.next()?.trim_ascii_start();
+    if !name.starts_with(b"/") || inode == 0 {
+        return None;
+    }
+    let range = pair(range, b'-')?;
+    let (major, minor) = pair(dev, b':')?;
+    let dev = rustix::fs::makedev(major as u32, minor as u32);
+    let mapping = Mapping::named(range, (dev, inode), &unescape_newlines(name));
+    Some((mapping, permissions.get(2) == Some(&b'x')))
+}
+
+/// Two hexadecimal numbers.
+fn pair(text: &[u8], separator: u8) -> Option<(u64, u64)> {
+    let mut parts = text.splitn(2, |b| *b == separator);
+    let mut next = || u64::from_str_radix(std::str::from_utf8(parts.next()?).ok()?, 16).ok();
+    Some((next()?, next()?))
+}
+
+/// `maps` writes a newline in a name as `\012`, and escapes nothing else.
+fn unescape_newlines(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((first, tail)) = rest.split_first() {
+        match rest.strip_prefix(b"\\012") {
+            Some(tail) => {
+                out.push(b'\n');
+                rest = tail;
+            }
+            None => {
+                out.push(*first);
+                rest = tail;
             }
         }
     }
-    objects
+    out
 }
 
 fn number(text: &[u8]) -> Option<u64> {
@@ -287,15 +351,33 @@ mod tests {
     }
 
     #[test]
-    fn maps_gives_each_executable_file_once() {
+    fn maps_gives_executable_mappings_of_files() {
         let maps = b"7f0-7f1 r--p 00000000 fe:00 11   /lib/a b.so\n\
                      7f1-7f2 r-xp 00000000 fe:00 11   /lib/a b.so\n\
                      7f2-7f3 r-xp 00000000 fe:00 11   /lib/a b.so\n\
                      7f3-7f4 rw-p 00000000 00:00 0 \n\
                      7f4-7f5 r-xp 00000000 fe:00 12   /lib/gone.so (deleted)\n\
                      7f5-7f6 r--p 00000000 fe:00 13   /data/table\n\
-                     7f6-7f7 r-xp 00000000 00:00 0    [vdso]\n";
-        assert_eq!(parse_maps(maps), [b"/lib/a b.so".to_vec(), b"/lib/gone.so".to_vec()]);
+                     7f6-7f7 r-xp 00000000 00:00 0    [vdso]\n\
+                     7f7-7f8 r-xp 00000000 fe:00 14   /lib/two\\012lines\n\
+                     7f8-7f9 r-xp 00000000 fe:00 many /lib/bad\n\
+                     7f9-7fa r-xp";
+        let dev = rustix::fs::makedev(0xfe, 0);
+        let mapped = |start, end, inode, path: &[u8], deleted| Mapping {
+            start,
+            end,
+            dev,
+            inode,
+            path: path.to_vec(),
+            deleted,
+        };
+        let expected = [
+            mapped(0x7f1, 0x7f2, 11, b"/lib/a b.so", false),
+            mapped(0x7f2, 0x7f3, 11, b"/lib/a b.so", false),
+            mapped(0x7f4, 0x7f5, 12, b"/lib/gone.so", true),
+            mapped(0x7f7, 0x7f8, 14, b"/lib/two\nlines", false),
+        ];
+        assert_eq!(parse_maps(maps), expected);
     }
 
     #[test]
@@ -306,7 +388,7 @@ mod tests {
         assert_eq!(exe.path, std::env::current_exe().unwrap().into_os_string().into_vec());
         assert!(!exe.deleted && exe.stat.unwrap().size > 0);
         assert!(proc.stat(pid).unwrap().threads >= 1);
-        assert!(proc.mapped_objects(pid).unwrap().contains(&exe.path));
+        assert!(proc.mappings(pid).unwrap().iter().any(|mapping| mapping.path == exe.path));
         assert!(proc.forks_since_boot().unwrap() > 1);
     }
 

@@ -637,9 +637,7 @@ mod tests {
             let text = fs::read(format!("/proc/{}/io", parent.id())).ok()?;
             Some(parse_io(&text)?.read_chars)
         };
-        while with_children().is_some_and(|chars| chars < 3_000_000) {
-            std::thread::yield_now();
-        }
+        testkit::wait_until("the child's bytes", || with_children().is_none_or(|chars| chars >= 3_000_000));
         let found = own(&mut processes);
         drop(parent.stdin.take());
         parent.wait().unwrap();

@@ -50,10 +50,7 @@ impl Group {
         let _ = self.child.wait();
         for directory in self.directories.drain(..) {
             // The kernel may take a moment to let go of a process that was waited for.
-            let until = Instant::now() + Duration::from_secs(5);
-            while fs::remove_dir(&directory).is_err() && directory.exists() && Instant::now() < until {
-                std::thread::yield_now();
-            }
+            testkit::eventually(|| fs::remove_dir(&directory).is_ok() || !directory.exists());
         }
     }
 }
@@ -86,11 +83,8 @@ fn a_group_is_read_as_its_process_used() {
     let mut group = match Group::new(&format!("jobglass-test-{}", std::process::id())) {
         Ok(group) => group,
         Err(error) => {
-            let _ = writeln!(
-                std::io::stderr(),
-                "skipped: cannot make control groups of the first version: {error}"
-            );
-            return;
+            let why = format!("cannot make control groups of the first version: {error}");
+            return testkit::skip("control groups", why);
         }
     };
     let mut cgroups = Cgroups::default();
@@ -129,11 +123,8 @@ fn a_kill_below_is_counted() {
     let mut group = match Group::new(&format!("jobglass-test-oom-{}", std::process::id())) {
         Ok(group) => group,
         Err(error) => {
-            let _ = writeln!(
-                std::io::stderr(),
-                "skipped: cannot make control groups of the first version: {error}"
-            );
-            return;
+            let why = format!("cannot make control groups of the first version: {error}");
+            return testkit::skip("control groups", why);
         }
     };
     let groups = Groups::parse(&fs::read(format!("/proc/{}/cgroup", group.child.id())).unwrap())

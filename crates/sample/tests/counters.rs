@@ -21,7 +21,7 @@ fn child(name: &str) -> Command {
 }
 
 fn skip(why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+    testkit::skip("counters of a control group", why);
 }
 
 /// The group and the process in it, both removed at the end, however the test ends.
@@ -47,10 +47,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let until = Instant::now() + Duration::from_secs(5);
-        while fs::remove_dir(&self.directory).is_err() && self.directory.exists() && Instant::now() < until {
-            std::thread::yield_now();
-        }
+        testkit::eventually(|| fs::remove_dir(&self.directory).is_ok() || !self.directory.exists());
     }
 }
 

@@ -6,7 +6,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
 use serde_json::json;
 use store::{Catalogue, Rules};
 use tokio::sync::Semaphore;
@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::account;
 use crate::assign;
 use crate::committer::Committer;
+use crate::deliver::deliver;
 use crate::error::ApiError;
 use crate::ingest::{self, IngestLimits};
 use crate::job_rates::JobRates;
@@ -23,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::notes;
 use crate::opinions;
 use crate::own_tags;
+use crate::places::Places;
 use crate::proposals;
 use crate::rate::Rates;
 use crate::read;
@@ -34,9 +36,23 @@ use crate::tags;
 use crate::tokens::Tokens;
 use crate::wishes;
 
-/// What all bodies that are being received may hold together, in KiB. Bytes count, not requests: one that has sent little
-/// and is slow with the rest keeps nobody out.
-const BODIES_KIB: usize = 256 * 1024;
+/// What all bodies of agents that are being received may hold together, in KiB, and those of importers. Bytes count, not requests:
+/// one that has sent little and is slow with the rest keeps nobody out. Nobody else has a body of which much is kept.
+const OF_AGENTS_KIB: usize = 192 * 1024;
+const OF_IMPORTERS_KIB: usize = 64 * 1024;
+
+/// Room for the bodies of requests, in KiB.
+pub struct Bodies {
+    pub of_agents: Arc<Semaphore>,
+    pub of_importers: Arc<Semaphore>,
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        let room = |kib: usize| Arc::new(Semaphore::new(kib));
+        Bodies { of_agents: room(OF_AGENTS_KIB), of_importers: room(OF_IMPORTERS_KIB) }
+    }
+}
 
 /// What all requests share.
 pub struct App {
@@ -47,20 +63,18 @@ pub struct App {
     /// What the store has already of what a batch brings.
     pub catalogue: Arc<Catalogue>,
     pub metrics: Arc<Metrics>,
-    /// See [`room_for_bodies`].
-    pub bodies: Arc<Semaphore>,
+    pub bodies: Bodies,
     /// One batch per core is decoded at a time.
     pub decoders: Semaphore,
-    pub readers: Readers,
+    pub readers: Arc<Readers>,
+    /// For what people change.
+    pub changes: Places,
+    /// For answers while they are sent.
+    pub answers: Places,
     pub wishes: Wishes,
     pub job_rates: JobRates,
     /// About environments.
     pub rules: Rules,
-}
-
-/// Room for the bodies of all requests together.
-pub fn room_for_bodies() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(BODIES_KIB))
 }
 
 /// A place for each core.
@@ -142,6 +156,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/openapi.json", get(read::openapi))
         .fallback(nowhere)
         .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(app.clone(), deliver))
         .with_state(app)
 }
 

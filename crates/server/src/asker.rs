@@ -78,17 +78,10 @@ impl FromRequestParts<Arc<App>> for Support {
 /// Proof that an administrator asks.
 pub struct Admin(pub Asker);
 
-impl Admin {
-    /// By the headers of a request.
-    pub fn check(app: &App, headers: &HeaderMap) -> Result<Admin, ApiError> {
-        Ok(Admin(Asker::check(app, headers)?.at_least(Role::Administrator)?))
-    }
-}
-
 impl FromRequestParts<Arc<App>> for Admin {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        Admin::check(app, &parts.headers)
+        Ok(Admin(Asker::check(app, &parts.headers)?.at_least(Role::Administrator)?))
     }
 }

@@ -44,7 +44,7 @@ pub struct Said {
 
 /// Sets a tag on a job, or takes it off: the last word counts, until it is replaced.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/tags", params(("id" = String, Path), Said), security(("token" = [])),
-    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 404), (status = 503)))]
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 404), (status = 409), (status = 503)))]
 pub async fn assign(
     asker: Asker,
     State(app): State<Arc<App>>,
@@ -76,7 +76,7 @@ pub async fn assign(
     };
     let name = known.tag.declared.name.to_string();
     tracing::info!(job, tag = name, has, by = asker.name, "tag by hand");
-    let is_new = write(&app, move |writer| writer.assign(&said)).await?;
+    let is_new = write(&app, &asker, move |writer| writer.assign(&said)).await?;
     Ok(Json(json!({"job": job, "tag": name, "has": has, "is_new": is_new})))
 }
 

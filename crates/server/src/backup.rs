@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use store::{Limits, Store};
 
-use crate::{serve, settings, tokens};
+use crate::{private, serve, settings, tokens};
 
 /// Where a backup is made, in the data directory: the database reads and writes nowhere else.
 const UNFINISHED: &str = "backup.unfinished";
@@ -40,6 +40,7 @@ pub fn make(
     for name in BESIDES.into_iter().filter(|name| data.join(name).exists()) {
         fs::copy(data.join(name), unfinished.join(name)).with_context(|| format!("cannot copy {name}"))?;
     }
+    private::only_owner(&unfinished)?;
     sync(&unfinished)?;
     let bytes = size(&unfinished)?;
     put(&unfinished, target).with_context(|| format!("cannot put the backup at {}", target.display()))?;
@@ -125,6 +126,7 @@ pub fn restore(backup: &Path, data: &Path) -> anyhow::Result<()> {
     let beside = PathBuf::from(beside);
     remove(&beside)?;
     copy(backup, &beside).with_context(|| format!("cannot copy {}", backup.display()))?;
+    private::only_owner(&beside)?;
     // A backup that cannot be opened is found out now.
     Store::open(&beside, &Limits::default())
         .and_then(|store| store.writer().map(drop))

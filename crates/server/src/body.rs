@@ -1,21 +1,103 @@
-//! The body of a request that sends much: bounded in bytes, in time, and together with all others; and read to its end when it is
-//! refused, so that whoever sends it hears why.
+//! The bodies of requests: each comes within its time, those that are kept are bounded in bytes, alone and together, and one that is
+//! refused is read a moment longer, so that whoever sends it hears why.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::rejection::BytesRejection;
 use http_body_util::BodyExt;
+use hyper::body::{Bytes, Frame, Incoming, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Sleep;
 
 use crate::error::ApiError;
 use crate::ingest::IngestLimits;
 
+/// A request's body must have come within this time.
+pub const BODY_SECONDS: u64 = 30;
+
 /// A request is read up to so many times its limit, to be refused in words.
 const PATIENCE: usize = 4;
 
-/// How long a body that is refused is read all the same.
+/// How long and how far a body that is refused is read all the same.
 const DRAIN: Duration = Duration::from_secs(2);
+const DRAIN_MAX: usize = 8 << 20;
+
+/// A body did not come in its time.
+#[derive(Debug, thiserror::Error)]
+#[error("the body did not come within {0} seconds")]
+struct Late(u64);
+
+/// A body as it comes from the connection, for whoever reads it: within a time, wherever it is read.
+///
+/// Whoever refuses a request answers at once and drops its body. A client that is still sending hears the answer only when it is
+/// done: so what is left is read and thrown away for a moment, beside the answer.
+pub struct Timely {
+    /// `None` once it is dropped.
+    body: Option<Incoming>,
+    until: Pin<Box<Sleep>>,
+    seconds: u64,
+}
+
+impl Timely {
+    pub fn new(body: Incoming, seconds: u64) -> Timely {
+        let until = Box::pin(tokio::time::sleep(Duration::from_secs(seconds)));
+        Timely { body: Some(body), until, seconds }
+    }
+}
+
+impl hyper::body::Body for Timely {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        if let Poll::Ready(frame) = Pin::new(body).poll_frame(context) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        ready!(self.until.as_mut().poll(context));
+        Poll::Ready(Some(Err(Box::new(Late(self.seconds)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(hyper::body::Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(SizeHint::default, hyper::body::Body::size_hint)
+    }
+}
+
+impl Drop for Timely {
+    fn drop(&mut self) {
+        let Some(body) = self.body.take().filter(|body| !hyper::body::Body::is_end_stream(body)) else {
+            return;
+        };
+        if !self.until.is_elapsed()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(drain(body));
+        }
+    }
+}
+
+async fn drain(mut body: Incoming) {
+    let read = async {
+        let mut total = 0;
+        while let Some(Ok(frame)) = body.frame().await
+            && total <= DRAIN_MAX
+        {
+            total += frame.data_ref().map_or(0, |data| data.len());
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN, read).await;
+}
 
 /// A body, and the room it takes of what all may take together.
 #[derive(Default)]
@@ -24,20 +106,12 @@ pub struct Received {
     pub room: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads a body, if it comes in time and there is room for it.
-pub async fn read(body: Body, limits: IngestLimits, room: &Arc<Semaphore>) -> Result<Received, ApiError> {
-    let collected = collect(body, limits.body, room);
-    let within = tokio::time::timeout(Duration::from_secs(limits.body_seconds), collected).await;
-    within.map_err(|_| ApiError::Timeout(limits.body_seconds))?
-}
-
-/// What is too large is read a while longer and thrown away: a client that is still sending does not hear why it is
-/// refused.
-async fn collect(mut body: Body, limit: usize, room: &Arc<Semaphore>) -> Result<Received, ApiError> {
-    let (mut received, mut total) = (Received::default(), 0usize);
+/// Reads a body, if it comes in time and there is room for it. What is too large is read a while longer and thrown away: a client
+/// that is still sending does not hear why it is refused.
+pub async fn read(mut body: Body, limits: IngestLimits, room: &Arc<Semaphore>) -> Result<Received, ApiError> {
+    let (mut received, mut total, limit) = (Received::default(), 0usize, limits.body);
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|error| ApiError::BadRequest(format!("the request breaks off: {error}")))?;
+        let frame = frame.map_err(|error| broken(error.into_inner()))?;
         let Some(data) = frame.data_ref() else { continue };
         total += data.len();
         if total <= limit {
@@ -50,6 +124,32 @@ async fn collect(mut body: Body, limit: usize, room: &Arc<Semaphore>) -> Result<
         return Err(ApiError::TooLarge(format!("a request may have {limit} bytes")));
     }
     Ok(received)
+}
+
+/// A small body that was read as a whole, of at most `most` bytes.
+pub fn small(body: Result<Bytes, BytesRejection>, most: usize) -> Result<Bytes, ApiError> {
+    body.map_err(|rejection| match rejection {
+        BytesRejection::FailedToBufferBody(failed) => {
+            use axum::extract::rejection::FailedToBufferBody::LengthLimitError;
+            match failed {
+                LengthLimitError(_) => ApiError::TooLarge(format!("at most {most} bytes are taken")),
+                failed => broken(Box::new(failed)),
+            }
+        }
+        other => ApiError::BadRequest(other.body_text()),
+    })
+}
+
+/// Why a body ended early.
+fn broken(error: Box<dyn std::error::Error + Send + Sync>) -> ApiError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*error);
+    while let Some(of) = cause {
+        if let Some(Late(seconds)) = of.downcast_ref() {
+            return ApiError::Timeout(*seconds);
+        }
+        cause = of.source();
+    }
+    ApiError::BadRequest(format!("the request breaks off: {error}"))
 }
 
 impl Received {
@@ -65,17 +165,4 @@ impl Received {
         self.bytes.extend_from_slice(data);
         Ok(())
     }
-}
-
-/// Reads a body that is refused for a moment: a client that is still sending hears why only when it is done.
-pub async fn drain(mut body: Body, limits: IngestLimits) {
-    let read = async {
-        let mut total = 0;
-        while let Some(Ok(frame)) = body.frame().await
-            && total <= limits.body
-        {
-            total += frame.data_ref().map_or(0, |data| data.len());
-        }
-    };
-    let _ = tokio::time::timeout(DRAIN, read).await;
 }

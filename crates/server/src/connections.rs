@@ -16,11 +16,14 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
+use crate::body::{BODY_SECONDS, Timely};
 use crate::metrics::Metrics;
 use crate::tls::Tls;
 
 /// A request's head must have come within this time, and so must a handshake.
 const HEAD: Duration = Duration::from_secs(10);
+/// Bytes of a request's head, and of what is buffered of an answer.
+const HEAD_MAX: usize = 64 * 1024;
 /// A connection that is sent away leaves its place within this time.
 const ROOM: Duration = Duration::from_secs(1);
 /// Requests in progress have this long to end when the server stops.
@@ -47,9 +50,16 @@ struct Table {
     by_age: BTreeMap<u64, Arc<Connection>>,
 }
 
-struct Connection {
+pub struct Connection {
     leave: Notify,
     age: Mutex<u64>,
+}
+
+impl Connection {
+    /// Whatever is still to be sent is dropped.
+    pub fn close(&self) {
+        self.leave.notify_one();
+    }
 }
 
 impl Open {
@@ -83,7 +93,7 @@ impl Open {
     /// Sends the connection away that has been idle longest; says whether there was one.
     fn evict(&self) -> bool {
         let oldest = self.lock().by_age.pop_first();
-        oldest.inspect(|(_, connection)| connection.leave.notify_one()).is_some()
+        oldest.inspect(|(_, connection)| connection.close()).is_some()
     }
 }
 
@@ -168,6 +178,8 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 ) {
     let service = hyper::service::service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(connection.clone());
+        let request = request.map(|body| Timely::new(body, BODY_SECONDS));
         open.busy(connection);
         let (router, open, connection) = (router.clone(), open.clone(), connection.clone());
         async move {
@@ -177,7 +189,12 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).keep_alive(true);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .keep_alive(true)
+        .max_buf_size(HEAD_MAX);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD).max_concurrent_streams(8);
     let talk = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(talk);

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
 
+use crate::private;
+use crate::serve::SITE;
 use crate::tokens::{self, Grant};
 
 /// Held by the server that serves from the directory.
@@ -19,14 +21,37 @@ pub struct DataDir {
     _lock: File,
 }
 
+/// What a data directory has before its first server.
+const BEFORE: [&str; 2] = [SITE, LOCK];
+
+/// Whose mode is changed must be a data directory: not somebody's home that was named by mistake.
+fn check_own(path: &Path) -> anyhow::Result<()> {
+    if path.join(tokens::FILE).exists() || path.join(store::FILE).exists() {
+        return Ok(());
+    }
+    let entries = fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
+    for entry in entries {
+        let name = entry?.file_name();
+        if !BEFORE.iter().any(|known| name == *known) {
+            bail!(
+                "{} has {name:?} in it and is no data directory: give the server a directory of its own",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
 impl DataDir {
     /// Takes the directory, and makes it and its first tokens if they are not there.
     pub fn open(path: &Path) -> anyhow::Result<DataDir> {
         // Records say what users run: nobody else looks at them.
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.with_context(|| format!("cannot make the data directory {}", path.display()))?;
+        check_own(path)?;
+        private::only_owner(path)?;
         let file = path.join(LOCK);
-        let lock = File::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
+        let lock = private::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!("{} is in use by another jobglass-server", path.display());
         }

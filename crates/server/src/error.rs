@@ -7,6 +7,7 @@ use record::batch::{BatchError, PROTOCOL, Refusal};
 use store::{PrepareError, StoreError};
 
 use crate::committer::NotStored;
+use crate::places::Crowded;
 use crate::tokens::Refused;
 
 /// Why a request is refused.
@@ -34,11 +35,23 @@ pub enum ApiError {
     #[error("host {0} sends more than its share: try again later")]
     Rate(String),
     #[error(transparent)]
+    Crowded(#[from] Crowded),
+    #[error("answers that you asked for wait to be read: read them, or ask again later")]
+    Unread,
+    #[error(transparent)]
     NotStored(#[from] NotStored),
     #[error("{0}")]
     Internal(&'static str),
-    #[error("the store cannot answer: {0}")]
+    #[error("{}", in_words(.0))]
     Store(#[from] StoreError),
+}
+
+/// A limit is no fault of the store.
+fn in_words(error: &StoreError) -> String {
+    match error {
+        StoreError::Quota(reason) => reason.clone(),
+        _ => format!("the store cannot answer: {error}"),
+    }
 }
 
 impl From<BatchError> for ApiError {
@@ -68,7 +81,8 @@ impl ApiError {
             ApiError::UnsupportedMedia(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ApiError::Timeout(_) => StatusCode::REQUEST_TIMEOUT,
             ApiError::Long(_) => StatusCode::GATEWAY_TIMEOUT,
-            ApiError::Rate(_) => StatusCode::TOO_MANY_REQUESTS,
+            ApiError::Rate(_) | ApiError::Crowded(_) | ApiError::Unread => StatusCode::TOO_MANY_REQUESTS,
+            ApiError::Store(StoreError::Quota(_)) => StatusCode::CONFLICT,
             ApiError::NotStored(_) => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::Store(_) | ApiError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -77,7 +91,7 @@ impl ApiError {
     /// Seconds after which it makes sense to come again.
     fn retry_after(&self) -> Option<&'static str> {
         match self {
-            ApiError::Rate(_) => Some("5"),
+            ApiError::Rate(_) | ApiError::Crowded(_) | ApiError::Unread => Some("5"),
             ApiError::NotStored(NotStored::DiskFull { .. }) => Some("30"),
             ApiError::NotStored(_) => Some("2"),
             _ => None,

@@ -29,13 +29,11 @@ pub struct IngestLimits {
     pub body: usize,
     /// Bytes of a batch when it is no longer compressed.
     pub decompressed: u64,
-    /// Time in which a request must have come.
-    pub body_seconds: u64,
 }
 
 impl Default for IngestLimits {
     fn default() -> Self {
-        IngestLimits { body: 8 << 20, decompressed: 64 << 20, body_seconds: 30 }
+        IngestLimits { body: 8 << 20, decompressed: 64 << 20 }
     }
 }
 
@@ -59,14 +57,8 @@ pub async fn ingest(
 }
 
 async fn receive(app: &Arc<App>, from: IpAddr, headers: &HeaderMap, body: Body) -> Result<Reply, ApiError> {
-    let (token, is_compressed) = match admit(app, headers) {
-        Ok(admitted) => admitted,
-        Err(error) => {
-            body::drain(body, app.limits).await;
-            return Err(error);
-        }
-    };
-    let Received { bytes: body, room } = body::read(body, app.limits, &app.bodies).await?;
+    let (token, is_compressed) = admit(app, from, headers)?;
+    let Received { bytes: body, room } = body::read(body, app.limits, &app.bodies.of_agents).await?;
     // Decompressing and decoding take a core's time, not the reactor's; waiting for the disk does not.
     let core = app.decoders.acquire().await;
     let app_ = app.clone();
@@ -81,10 +73,14 @@ async fn receive(app: &Arc<App>, from: IpAddr, headers: &HeaderMap, body: Body) 
     Ok(Reply { stored, duplicate, unknown, settings: app.wishes.current(), rates })
 }
 
-/// What can be said before the body is read: whose it is, and whether it is compressed.
-fn admit(app: &App, headers: &HeaderMap) -> Result<(Token, bool), ApiError> {
+/// What is said before the body is read: whether the token may send anything at all, and whether the body is compressed. Whose
+/// records they are is in the body.
+fn admit(app: &App, from: IpAddr, headers: &HeaderMap) -> Result<(Token, bool), ApiError> {
     let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = app.tokens.check(authorization, Timestamp::now())?;
+    if !token.may_send(from) {
+        return Err(ApiError::Forbidden(format!("token {:?} may not send records from {from}", token.id)));
+    }
     Ok((token, encoding(headers)?))
 }
 

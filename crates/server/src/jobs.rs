@@ -11,14 +11,15 @@ use condition::Condition;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::jobs::{Columns, FIXED, JobColumn, JobsBy, Page, Tagged, USUAL, Which};
+use store::After;
+use store::jobs::{Columns, FIXED, JobAfter, JobColumn, JobsBy, Page, Tagged, USUAL, Which};
 use store::tags::Declared;
 use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::asker::Asker;
 use crate::error::ApiError;
-use crate::read::{Asked, Rows, asked, check_text, nanos};
+use crate::read::{Asked, Part, asked, check_long_text, check_text, nanos, place};
 use crate::readers::ask;
 use crate::searches::searched;
 use crate::tags::{self, Typed};
@@ -26,6 +27,8 @@ use crate::tags::{self, Typed};
 /// Rows in one answer unless the question says otherwise.
 const LIMIT: u64 = 100;
 const LIMIT_MAX: u64 = 1_000_000_000;
+/// Columns of one answer, more than there are.
+const COLUMNS_MAX: usize = 1000;
 /// Jobs in one answer of those that are taken elsewhere: one may have many values.
 const EXPORTED: u64 = 100;
 
@@ -62,9 +65,11 @@ pub struct Jobs {
     columns: Option<String>,
     /// A column; `-` before it is from the most to the least. `-submit` unless given.
     sort: Option<String>,
-    /// At most so many rows, 0 for all; 100 unless given.
+    /// At most so many rows, 0 for all; 100 unless given. An answer has as many of them as one part of the list.
     #[param(maximum = 1_000_000_000)]
     limit: Option<u64>,
+    /// Behind this place: the `next` of the answer before.
+    after: Option<String>,
     /// One row for those that have this in common: cluster, user, project, partition, state, day, hour (of the day), weekday.
     group_by: Option<String>,
     /// Only how many there are.
@@ -105,11 +110,13 @@ pub async fn jobs(
         return Ok(Json(json!({"count": count})).into_response());
     }
     if let Some(by) = asked.group_by()? {
+        let after = asked.after.as_deref().map(|text| place(text, 1)).transpose()?;
+        let before = after.as_ref().map_or(0, After::position) as usize;
         let rows = ask(&app, &asker.sight, move |reader| reader.group_jobs(&which, by)).await?;
-        return Ok(Rows::new(rows, asked.limit().unwrap_or(u64::MAX)).into_response());
+        let rows = rows.into_iter().skip(before).collect();
+        return Ok(Part::of(rows, after.as_ref(), asked.limit().unwrap_or(u64::MAX)).into_response());
     }
-    let json = ask(&app, &asker.sight, move |reader| Ok(reader.jobs(&which, &page)?.into_json())).await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+    Ok(Part(ask(&app, &asker.sight, move |reader| reader.jobs(&which, &page)).await?).into_response())
 }
 
 /// Which jobs, and what of them.
@@ -140,8 +147,8 @@ impl Jobs {
 
     pub(crate) fn which(&self, columns: &Columns, declared: &Declared) -> Result<Which, ApiError> {
         let condition = |text: &String| {
-            check_text(text)?;
-            Condition::parse(text, &columns.catalogue)
+            check_long_text(text)?;
+            Condition::asked(text, &columns.catalogue)
                 .map_err(|error| ApiError::BadRequest(error.to_string()))
         };
         self.node.as_deref().map_or(Ok(()), check_text)?;
@@ -180,12 +187,16 @@ impl Jobs {
         }
         Ok(Page {
             columns: match &self.columns {
+                Some(names) if names.split(',').count() > COLUMNS_MAX => {
+                    return Err(ApiError::BadRequest(format!("at most {COLUMNS_MAX} columns are shown")));
+                }
                 Some(names) => names.split(',').map(|name| named(name.trim())).collect::<Result<_, _>>()?,
                 None => USUAL.iter().map(|name| named(name)).collect::<Result<_, _>>()?,
             },
             sort: by,
             is_ascending: !sort.starts_with('-'),
             limit: self.limit(),
+            after: self.after.as_deref().filter(|_| self.group_by.is_none()).map(job_place).transpose()?,
         })
     }
 
@@ -239,6 +250,12 @@ pub async fn export(
     let found = ask(&app, &asker.sight, move |reader| reader.export(&which, after, EXPORTED)).await?;
     let body = minicbor::to_vec(&found).map_err(|_| ApiError::Internal("the jobs cannot be written"))?;
     Ok(([(header::CONTENT_TYPE, "application/cbor")], body))
+}
+
+fn job_place(text: &str) -> Result<JobAfter, ApiError> {
+    text.parse().map_err(|()| {
+        ApiError::BadRequest(format!("`{text}` is no place in this list: `after` is the `next` of an answer"))
+    })
 }
 
 /// Ids are larger than the numbers of JSON.

@@ -8,19 +8,22 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use nix::unistd::{Uid, User};
 use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 
+use crate::rate::{Rates, Share};
 use crate::tokens::{self, Grant, Token};
 
 /// How long such a token is good for: whoever works here gets the next one when it ends.
 const DAYS: i64 = 30;
 /// Such tokens of one user at a time; the oldest is revoked for the next.
 const OF_ONE: usize = 16;
+/// Each token rewrites the file of all of them, which every request reads again: 10 at once, then one in six seconds.
+const SHARE: Share = Share { per_second: 1.0 / 6.0, burst: 10.0 };
 /// Whoever does not listen does not keep others waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -34,13 +37,14 @@ pub fn start(socket: &Path, data: &Path) -> io::Result<()> {
     // Everybody may ask; each gets their own.
     fs::set_permissions(socket, fs::Permissions::from_mode(0o666))?;
     let path = data.join(tokens::FILE);
-    let listen = move || listener.incoming().flatten().for_each(|stream| serve(&stream, &path));
+    let rates = Rates::new(SHARE);
+    let listen = move || listener.incoming().flatten().for_each(|stream| serve(&stream, &path, &rates));
     thread::Builder::new().name("login".into()).spawn(listen)?;
     Ok(())
 }
 
-fn serve(mut stream: &UnixStream, tokens: &Path) {
-    let answer = token(stream, tokens).unwrap_or_else(|error| {
+fn serve(mut stream: &UnixStream, tokens: &Path, rates: &Rates) {
+    let answer = token(stream, tokens, rates).unwrap_or_else(|error| {
         tracing::warn!(%error, "no token for a user of this machine");
         json!({"error": error.to_string()})
     });
@@ -49,12 +53,17 @@ fn serve(mut stream: &UnixStream, tokens: &Path) {
     let _ = writeln!(stream, "{answer}");
 }
 
-fn token(stream: &UnixStream, tokens: &Path) -> io::Result<Value> {
+fn token(stream: &UnixStream, tokens: &Path, rates: &Rates) -> io::Result<Value> {
     let uid = socket_peercred(stream)?.uid.as_raw();
     let user = User::from_uid(Uid::from_raw(uid)).map_err(io::Error::from)?;
     let user = user
         .map(|user| user.name)
         .ok_or_else(|| io::Error::other(format!("uid {uid} has no name on this machine")))?;
+    if !rates.take(&user, Instant::now()) {
+        return Err(io::Error::other(
+            "too many tokens in a short time: wait a minute, or use one that you have",
+        ));
+    }
     let now = Timestamp::now();
     let expires = now + SignedDuration::from_hours(24 * DAYS);
     make_room(tokens, &user, now)?;

@@ -12,7 +12,9 @@ use jiff::Timestamp;
 use server::backup;
 use server::control::{self, Line, Request};
 use server::keep::{Keep, Kept, Span};
+use server::private;
 use server::rate::Share;
+use server::readers::Questions;
 use server::serve::{self, Options};
 use server::settings;
 use server::tokens::{self, Grant, Token};
@@ -154,6 +156,12 @@ struct Serve {
     /// How long an answer may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300.0)]
     answer_within: f64,
+    /// Questions of users that are answered at the same time; administrators and support have four places besides
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..))]
+    questions: u16,
+    /// Questions of one user that are answered at the same time; more wait, or get 429
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    questions_each: u16,
     /// Let users of this machine have a token of their own through a socket at this path; jobglass login --socket
     #[arg(long, value_name = "FILE")]
     login_socket: Option<PathBuf>,
@@ -195,6 +203,10 @@ enum TokenCommand {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // Whatever else this command makes has what users run in it, or tokens.
+    if !matches!(arguments.command, Some(Command::Generate { .. })) {
+        private::set_umask();
+    }
     let outcome = match (arguments.command, arguments.serve) {
         (Some(Command::Token(command)), _) => token(command),
         (Some(Command::Agents { switch, data }), _) => agents(switch, &data),
@@ -242,8 +254,12 @@ fn run(arguments: Serve) -> anyhow::Result<()> {
         environment_rules: arguments.environment_rules,
         site: arguments.site,
         threads: arguments.threads,
-        answer_within: std::time::Duration::try_from_secs_f64(arguments.answer_within)
-            .context("--answer-within is no time")?,
+        questions: Questions {
+            all: arguments.questions.into(),
+            each: arguments.questions_each.into(),
+            within: std::time::Duration::try_from_secs_f64(arguments.answer_within)
+                .context("--answer-within is no time")?,
+        },
         login_socket: arguments.login_socket,
     };
     serve::run(&options)

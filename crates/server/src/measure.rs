@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use jiff::Timestamp;
 use record::measure::{Measures, VALUES_MAX};
 use serde_json::{Value, json};
@@ -22,16 +21,8 @@ use crate::read::nanos;
 #[utoipa::path(post, path = "/api/v1/measures", security(("token" = [])),
     request_body(content = Vec<u8>, content_type = "application/cbor"),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 413), (status = 503)))]
-pub async fn measure(
-    State(app): State<Arc<App>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Json<Value>, ApiError> {
-    if let Err(error) = Admin::check(&app, &headers) {
-        body::drain(body, app.limits).await;
-        return Err(error);
-    }
-    let Received { bytes, room } = body::read(body, app.limits, &app.bodies).await?;
+pub async fn measure(_: Admin, State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, ApiError> {
+    let Received { bytes, room } = body::read(body, app.limits, &app.bodies.of_importers).await?;
     let kept = tokio::task::spawn_blocking(move || keep(&app, &bytes)).await;
     drop(room);
     let kept = kept.map_err(|_| ApiError::Internal("the values could not be stored"))??;

@@ -8,16 +8,16 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::Filter;
 use store::query::tags::Opinions;
 use store::tags::{Opinion, Word};
+use store::{After, Filter};
 use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::asker::Asker;
 use crate::assign::{check_reason, owned};
 use crate::error::ApiError;
-use crate::read::{Asked, Rows, asked, check_text};
+use crate::read::{Asked, Part, Rows, asked, check_text, limited, place};
 use crate::readers::ask;
 use crate::tags::known;
 use crate::writing::write;
@@ -42,7 +42,7 @@ pub struct Thought {
 
 /// Agrees with what a rule says of a job, disagrees, or hides it for oneself. The tag stays.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/opinions", params(("id" = String, Path), Thought), security(("token" = [])),
-    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 404), (status = 503)))]
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 404), (status = 409), (status = 503)))]
 pub async fn opine(
     asker: Asker,
     State(app): State<Arc<App>>,
@@ -58,9 +58,9 @@ pub async fn opine(
     let known = known(&declared, &tag)?.clone();
     let (tag, name) = (known.tag.declared.id, known.tag.declared.name.to_string());
     let owned = owned(&app, &asker, &job, cluster.clone()).await?;
-    let (id, by) = (owned.id, asker.name);
+    let (id, by) = (owned.id, asker.name.clone());
     if undo {
-        let was = write(&app, move |writer| writer.take_back_opinion(id, tag, word, &by)).await?;
+        let was = write(&app, &asker, move |writer| writer.take_back_opinion(id, tag, word, &by)).await?;
         return Ok(Json(json!({"job": job, "tag": name, "word": word.name(), "taken_back": was})));
     }
     let filter = Filter { cluster, job: Some(job.clone()), ..Filter::default() };
@@ -69,7 +69,7 @@ pub async fn opine(
         ApiError::BadRequest(format!("no rule has set `{name}` on job {job}: see jobglass tags explain"))
     })?;
     let opinion = Opinion { id, tag, version, word, by, reason };
-    write(&app, move |writer| writer.opine(&opinion)).await?;
+    write(&app, &asker, move |writer| writer.opine(&opinion)).await?;
     Ok(Json(json!({"job": job, "tag": name, "word": word.name(), "version": version})))
 }
 
@@ -84,6 +84,11 @@ pub struct Which {
     word: Option<String>,
     /// Of this person.
     by: Option<String>,
+    /// At most so many rows; 1000 unless given.
+    #[param(minimum = 1, maximum = 1_000_000)]
+    limit: Option<u64>,
+    /// Behind this place: the `next` of the answer before.
+    after: Option<String>,
 }
 
 /// What people think of tags on jobs that whoever asks sees, the newest first.
@@ -93,14 +98,17 @@ pub async fn opinions(
     asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Which>,
-) -> Result<Json<Rows>, ApiError> {
-    let Which { tag, word, by } = asked(query)?;
+) -> Result<Part, ApiError> {
+    let Which { tag, word, by, limit, after } = asked(query)?;
     by.as_deref().map_or(Ok(()), check_text)?;
     let declared = app.readers.tags(&asker.sight);
     let tag = tag.map(|name| known(&declared, &name).map(|known| known.tag.declared.id)).transpose()?;
     let word = word.map(|word| named(&word).map(Word::name)).transpose()?;
-    let which = Opinions { tag, word, by };
-    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.opinions(&which)).await?, u64::MAX))
+    let (limit, after) = (limited(limit)?, after.map(|text| place(&text, 1)).transpose()?);
+    let before = after.as_ref().map_or(0, After::position);
+    let which = Opinions { tag, word, by, limit: Some(limit + 1), after: before };
+    let rows = ask(&app, &asker.sight, move |reader| reader.opinions(&which)).await?;
+    Ok(Part::of(rows, after.as_ref(), limit))
 }
 
 fn named(word: &str) -> Result<Word, ApiError> {

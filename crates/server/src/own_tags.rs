@@ -33,7 +33,7 @@ pub struct NewTag {
 
 /// Declares a tag that people set: for a project, by its managers and administrators, or for oneself.
 #[utoipa::path(post, path = "/api/v1/tags", security(("token" = [])), request_body = NewTag,
-    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 413), (status = 503)))]
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 409), (status = 413), (status = 503)))]
 pub async fn declare(
     asker: Asker,
     State(app): State<Arc<App>>,
@@ -46,7 +46,8 @@ pub async fn declare(
     check_name(&name, &app.readers.tags(&asker.sight))?;
     let name = Name::try_from(name).map_err(|error| ApiError::BadRequest(error.to_string()))?;
     let shown = json!({"tag": name.as_str(), "space": space.to_string()});
-    let declared = write(&app, move |writer| writer.declare_own(&name, &space, &description, &asker.name));
+    let by = asker.name.clone();
+    let declared = write(&app, &asker, move |writer| writer.declare_own(&name, &space, &description, &by));
     declared.await?.map_err(ApiError::BadRequest)?;
     Ok(Json(shown))
 }
@@ -71,7 +72,7 @@ pub async fn retire(
         )));
     }
     check_say(&app, &asker, &space)?;
-    let retired = write(&app, move |writer| writer.retire_own(id)).await?;
+    let retired = write(&app, &asker, move |writer| writer.retire_own(id)).await?;
     Ok(Json(json!({"tag": known.tag.declared.name.as_str(), "retired": retired})))
 }
 

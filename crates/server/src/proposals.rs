@@ -17,16 +17,22 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::asker::{Admin, Asker};
 use crate::error::ApiError;
-use crate::notes::{check_long, parsed, path_number};
-use crate::read::{Rows, check_text};
+use crate::notes::{Numbered, check_long, numbered, parsed, path_number};
+use crate::read::{Asked, Part, Rows, asked, check_long_text};
 use crate::readers::ask;
 use crate::writing::write;
 
 /// Proposals, the newest first: one's own, and all for administrators.
-#[utoipa::path(get, path = "/api/v1/proposals", security(("token" = [])),
-    responses((status = 200, body = Rows), (status = 401), (status = 403)))]
-pub async fn proposals(asker: Asker, State(app): State<Arc<App>>) -> Result<Json<Rows>, ApiError> {
-    Ok(Rows::new(ask(&app, &asker.sight, |reader| reader.proposals()).await?, u64::MAX))
+#[utoipa::path(get, path = "/api/v1/proposals", params(Numbered), security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
+pub async fn proposals(
+    asker: Asker,
+    State(app): State<Arc<App>>,
+    query: Asked<Numbered>,
+) -> Result<Part, ApiError> {
+    let (part, limit) = asked(query)?.part()?;
+    let rows = ask(&app, &asker.sight, move |reader| reader.proposals(&part)).await?;
+    Ok(numbered(rows, "proposal", limit))
 }
 
 /// A tag that somebody wishes to have.
@@ -44,7 +50,7 @@ pub struct NewProposal {
 
 /// Proposes a tag.
 #[utoipa::path(post, path = "/api/v1/proposals", security(("token" = [])), request_body = NewProposal,
-    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 413), (status = 503)))]
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 409), (status = 413), (status = 503)))]
 pub async fn propose(
     asker: Asker,
     State(app): State<Arc<App>>,
@@ -54,8 +60,8 @@ pub async fn propose(
     check_name(&name, &app.readers.tags(&asker.sight))?;
     [&description, &motivation].into_iter().try_for_each(|text| check_long(text))?;
     check_criterion(criterion.as_deref())?;
-    let (proposed, by) = (Proposed { name, description, criterion }, asker.name);
-    let number = write(&app, move |writer| writer.propose(&proposed, &motivation, &by)).await?;
+    let (proposed, by) = (Proposed { name, description, criterion }, asker.name.clone());
+    let number = write(&app, &asker, move |writer| writer.propose(&proposed, &motivation, &by)).await?;
     Ok(Json(json!({"proposal": number})))
 }
 
@@ -74,7 +80,7 @@ pub struct NewDecision {
 
 /// Approves a proposal, as it is or edited, or rejects it with a reason. The tag is there at once.
 #[utoipa::path(post, path = "/api/v1/proposals/{number}", params(("number" = u64, Path)), security(("token" = [])), request_body = NewDecision,
-    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 404), (status = 413), (status = 503)))]
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 404), (status = 409), (status = 413), (status = 503)))]
 pub async fn decide(
     Admin(asker): Admin,
     State(app): State<Arc<App>>,
@@ -91,9 +97,9 @@ pub async fn decide(
     }
     let decision =
         if approve { Decision::Approved { name, description, criterion } } else { Decision::Rejected };
-    let by = asker.name;
+    let by = asker.name.clone();
     let decided =
-        write(&app, move |writer| writer.decide_proposal(number, &decision, &by, reason.as_deref()));
+        write(&app, &asker, move |writer| writer.decide_proposal(number, &decision, &by, reason.as_deref()));
     match decided.await? {
         true => Ok(Json(json!({"proposal": number, "state": if approve { "approved" } else { "rejected" }}))),
         false => Err(ApiError::NotFound(format!("there is no proposal {number} that waits for a decision"))),
@@ -112,8 +118,8 @@ pub fn check_name(name: &str, declared: &Declared) -> Result<(), ApiError> {
 
 fn check_criterion(text: Option<&str>) -> Result<(), ApiError> {
     let Some(text) = text else { return Ok(()) };
-    check_text(text)?;
-    Condition::parse(text, &FIXED.catalogue)
+    check_long_text(text)?;
+    Condition::asked(text, &FIXED.catalogue)
         .map(drop)
         .map_err(|error| ApiError::BadRequest(error.to_string()))
 }

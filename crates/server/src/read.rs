@@ -6,12 +6,16 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use condition::like::Pattern;
 use jiff::Timestamp;
 use record::metric;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use store::query::page;
 use store::sight::Sight;
-use store::{Filter, GroupBy, Per, Rule};
+use store::{After, Filter, GroupBy, Listed, Per, Rule};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use crate::app::App;
@@ -47,18 +51,20 @@ pub struct Which {
     /// At most so many rows; 1000 unless given.
     #[param(minimum = 1, maximum = 1_000_000)]
     limit: Option<u64>,
+    /// Behind this place: the `next` of the answer before.
+    after: Option<String>,
 }
 
 impl Which {
-    /// The filter asks for one row more than wanted, to know whether there are more.
-    fn filter(self) -> Result<(Filter, u64), ApiError> {
-        let limit = self.limit.unwrap_or(LIMIT);
-        if !(1..=LIMIT_MAX).contains(&limit) {
-            return Err(ApiError::BadRequest(format!("limit is {limit}, not between 1 and {LIMIT_MAX}")));
-        }
-        for text in [&self.cluster, &self.job, &self.user, &self.exe, &self.host].into_iter().flatten() {
+    /// The filter asks for one row more than one answer has, to know whether there are more. `places` is how many numbers name a row of
+    /// the list; with one, it is known by its position.
+    fn filter(self, places: usize) -> Result<(Filter, u64), ApiError> {
+        let limit = limited(self.limit)?;
+        for text in [&self.cluster, &self.job, &self.user, &self.host].into_iter().flatten() {
             check_text(text)?;
         }
+        self.exe.as_deref().map_or(Ok(()), check_glob)?;
+        let after = self.after.as_deref().map(|text| place(text, places)).transpose()?;
         let filter = Filter {
             cluster: self.cluster,
             job: self.job,
@@ -69,9 +75,26 @@ impl Which {
             since_ns: self.since.map(nanos),
             until_ns: self.until.map(nanos),
             limit: Some(limit + 1),
+            after,
         };
         Ok((filter, limit))
     }
+}
+
+/// Rows of one answer: those that are wanted, as far as one part of a list has them.
+pub fn limited(limit: Option<u64>) -> Result<u64, ApiError> {
+    let limit = limit.unwrap_or(LIMIT);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        return Err(ApiError::BadRequest(format!("limit is {limit}, not between 1 and {LIMIT_MAX}")));
+    }
+    Ok(limit.min(page::ROWS))
+}
+
+/// A place in a list, whose rows are named by so many numbers.
+pub fn place(text: &str, places: usize) -> Result<After, ApiError> {
+    After::parse(text, places).ok_or_else(|| {
+        ApiError::BadRequest(format!("`{text}` is no place in this list: `after` is the `next` of an answer"))
+    })
 }
 
 /// Nothing ran before the year 1677 or will after 2262: what cannot be told apart means the same.
@@ -79,12 +102,30 @@ pub fn nanos(time: Timestamp) -> i64 {
     time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
+/// The longest path there is; no name is longer.
+const TEXT_MAX: usize = 4096;
+
 /// The database takes no text with a zero in it.
-pub fn check_text(text: &str) -> Result<(), ApiError> {
+pub fn check_long_text(text: &str) -> Result<(), ApiError> {
     if text.contains('\0') {
         return Err(ApiError::BadRequest("a zero byte in a name".into()));
     }
     Ok(())
+}
+
+/// A name.
+pub fn check_text(text: &str) -> Result<(), ApiError> {
+    check_long_text(text)?;
+    if text.len() > TEXT_MAX {
+        return Err(ApiError::BadRequest(format!("a name has at most {TEXT_MAX} bytes")));
+    }
+    Ok(())
+}
+
+/// A name or path with wildcards.
+pub fn check_glob(text: &str) -> Result<(), ApiError> {
+    check_text(text)?;
+    Pattern::of_glob(text).check().map_err(|error| ApiError::BadRequest(error.to_string()))
 }
 
 /// Rows, and whether there are more than were asked for.
@@ -93,13 +134,37 @@ pub struct Rows {
     #[schema(value_type = Vec<Object>)]
     rows: Vec<Map<String, Value>>,
     more: bool,
+    /// Where the list goes on: to be sent as `after`. Null behind the last row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// A part of a list, as it is sent: [`Rows`] that are written already.
+pub struct Part(pub Listed);
+
+impl Part {
+    /// Of rows behind a position, of which there is one more than `limit` if the list goes on.
+    pub fn of(rows: Vec<Map<String, Value>>, after: Option<&After>, limit: u64) -> Part {
+        Part(Listed::of_rows(rows, after.map_or(0, After::position), limit))
+    }
+}
+
+impl IntoResponse for Part {
+    fn into_response(self) -> Response {
+        json(self.0.into_json(&[]))
+    }
+}
+
+/// An answer that is written already.
+pub fn json(bytes: Vec<u8>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], bytes).into_response()
 }
 
 impl Rows {
     pub fn new(mut rows: Vec<Map<String, Value>>, limit: u64) -> Json<Rows> {
         let more = rows.len() as u64 > limit;
         rows.truncate(limit as usize);
-        Json(Rows { rows, more })
+        Json(Rows { rows, more, next: None })
     }
 }
 
@@ -116,9 +181,10 @@ pub async fn processes(
     asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Which>,
-) -> Result<Json<Rows>, ApiError> {
-    let (filter, limit) = asked(query)?.filter()?;
-    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.processes(&filter)).await?, limit))
+) -> Result<Part, ApiError> {
+    let (filter, limit) = asked(query)?.filter(3)?;
+    let filter = Filter { limit: Some(limit), ..filter };
+    Ok(Part(ask(&app, &asker.sight, move |reader| reader.processes(&filter)).await?))
 }
 
 /// Programs, those that ran most first.
@@ -128,9 +194,11 @@ pub async fn programs(
     asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Which>,
-) -> Result<Json<Rows>, ApiError> {
-    let (filter, limit) = asked(query)?.filter()?;
-    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.programs(&filter)).await?, limit))
+) -> Result<Part, ApiError> {
+    let (filter, limit) = asked(query)?.filter(1)?;
+    let after = filter.after.clone();
+    let rows = ask(&app, &asker.sight, move |reader| reader.programs(&filter)).await?;
+    Ok(Part::of(rows, after.as_ref(), limit))
 }
 
 /// Libraries, those of most jobs first.
@@ -140,9 +208,11 @@ pub async fn libraries(
     asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Which>,
-) -> Result<Json<Rows>, ApiError> {
-    let (filter, limit) = asked(query)?.filter()?;
-    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.libraries(&filter)).await?, limit))
+) -> Result<Part, ApiError> {
+    let (filter, limit) = asked(query)?.filter(1)?;
+    let after = filter.after.clone();
+    let rows = ask(&app, &asker.sight, move |reader| reader.libraries(&filter)).await?;
+    Ok(Part::of(rows, after.as_ref(), limit))
 }
 
 /// Modules, those of most jobs first.
@@ -152,9 +222,11 @@ pub async fn modules(
     asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Which>,
-) -> Result<Json<Rows>, ApiError> {
-    let (filter, limit) = asked(query)?.filter()?;
-    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.modules(&filter)).await?, limit))
+) -> Result<Part, ApiError> {
+    let (filter, limit) = asked(query)?.filter(1)?;
+    let after = filter.after.clone();
+    let rows = ask(&app, &asker.sight, move |reader| reader.modules(&filter)).await?;
+    Ok(Part::of(rows, after.as_ref(), limit))
 }
 
 /// What the answer to `uses` has one row for.
@@ -206,24 +278,21 @@ pub struct Uses {
     /// At most so many rows; 1000 unless given.
     #[param(minimum = 1, maximum = 1_000_000)]
     limit: Option<u64>,
+    /// Behind this place: the `next` of the answer before.
+    after: Option<String>,
 }
 
 /// Who loaded a library.
 #[utoipa::path(get, path = "/api/v1/uses", params(Uses), security(("token" = [])),
     responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
-pub async fn uses(
-    asker: Asker,
-    State(app): State<Arc<App>>,
-    query: Asked<Uses>,
-) -> Result<Json<Rows>, ApiError> {
-    let Uses { pattern, group_by, cluster, job, user, exe, host, since, until, limit } = asked(query)?;
-    check_text(&pattern)?;
-    let which = Which { cluster, job, user, exe, host, pid: None, since, until, limit };
-    let (filter, limit) = which.filter()?;
-    Ok(Rows::new(
-        ask(&app, &asker.sight, move |reader| reader.uses(&pattern, group_by.into(), &filter)).await?,
-        limit,
-    ))
+pub async fn uses(asker: Asker, State(app): State<Arc<App>>, query: Asked<Uses>) -> Result<Part, ApiError> {
+    let Uses { pattern, group_by, cluster, job, user, exe, host, since, until, limit, after } = asked(query)?;
+    check_glob(&pattern)?;
+    let which = Which { cluster, job, user, exe, host, pid: None, since, until, limit, after };
+    let (filter, limit) = which.filter(1)?;
+    let after = filter.after.clone();
+    let rows = ask(&app, &asker.sight, move |reader| reader.uses(&pattern, group_by.into(), &filter)).await?;
+    Ok(Part::of(rows, after.as_ref(), limit))
 }
 
 /// Of which processes the environments are checked, and by which rule.
@@ -246,6 +315,8 @@ pub struct Check {
     /// At most so many rows; 1000 unless given.
     #[param(minimum = 1, maximum = 1_000_000)]
     limit: Option<u64>,
+    /// Behind this place: the `next` of the answer before.
+    after: Option<String>,
 }
 
 /// Runs with harmful or missing variables.
@@ -254,6 +325,8 @@ pub struct Checked {
     #[schema(value_type = Vec<Object>)]
     rows: Vec<Map<String, Value>>,
     more: bool,
+    /// Where the list goes on: to be sent as `after`.
+    next: Option<String>,
     /// Runs whose environment is not known.
     unchecked: u64,
 }
@@ -265,10 +338,11 @@ pub async fn env_check(
     asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<Check>,
-) -> Result<Json<Checked>, ApiError> {
-    let Check { rule, cluster, job, user, since, until, limit } = asked(query)?;
-    let which = Which { cluster, job, user, since, until, limit, ..Which::default() };
-    let (filter, limit) = which.filter()?;
+) -> Result<Response, ApiError> {
+    let Check { rule, cluster, job, user, since, until, limit, after } = asked(query)?;
+    let which = Which { cluster, job, user, since, until, limit, after, ..Which::default() };
+    let (filter, limit) = which.filter(1)?;
+    let after = filter.after.clone();
     let is_asked = |found: &&Rule| rule.as_ref().is_none_or(|id| *id == found.id);
     let rules: Vec<Rule> = app.rules.iter().filter(is_asked).cloned().collect();
     if rules.is_empty() {
@@ -276,8 +350,8 @@ pub async fn env_check(
     }
     let (rows, unchecked) =
         ask(&app, &asker.sight, move |reader| reader.check_environments(&rules, &filter)).await?;
-    let Json(Rows { rows, more }) = Rows::new(rows, limit);
-    Ok(Json(Checked { rows, more, unchecked }))
+    let Part(listed) = Part::of(rows, after.as_ref(), limit);
+    Ok(json(listed.into_json(&[("unchecked", json!(unchecked))])))
 }
 
 /// The site's rules about environments.
@@ -288,7 +362,7 @@ pub async fn env_rules(_: Asker, State(app): State<Arc<App>>) -> Json<Rows> {
         let fields = [("rule", &rule.id), ("says", &rule.says), ("advice", &rule.advice)];
         fields.into_iter().map(|(name, text)| (name.to_owned(), Value::from(text.as_str()))).collect()
     };
-    Json(Rows { rows: app.rules.iter().map(row).collect(), more: false })
+    Json(Rows { rows: app.rules.iter().map(row).collect(), more: false, next: None })
 }
 
 /// Where a job is looked for.
@@ -310,7 +384,7 @@ pub async fn job(
 ) -> Result<Json<Value>, ApiError> {
     let Path(id) = id.map_err(|error| ApiError::BadRequest(error.body_text()))?;
     let which = Which { cluster: asked(query)?.cluster, job: Some(id.clone()), ..Which::default() };
-    let (filter, _) = which.filter()?;
+    let (filter, _) = which.filter(1)?;
     let filter = Filter { limit: None, ..filter };
     let now = now_ns();
     let found = ask(&app, &asker.sight, move |reader| reader.job(&filter, now)).await?;
@@ -359,6 +433,11 @@ pub struct OfNode {
     cluster: Option<String>,
     /// A host, or a node of the batch system.
     host: Option<String>,
+    /// At most so many rows; all unless given, part by part.
+    #[param(minimum = 1, maximum = 1_000_000)]
+    limit: Option<u64>,
+    /// Behind this place: the `next` of the answer before.
+    after: Option<String>,
 }
 
 /// A metric of a job, of its nodes or of its GPUs over time: the value of a gauge, or the rate of a counter.
@@ -370,31 +449,34 @@ pub async fn series(
     State(app): State<Arc<App>>,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     query: Asked<OfNode>,
-) -> Result<Json<Rows>, ApiError> {
+) -> Result<Part, ApiError> {
     let Path((id, name)) = path.map_err(|error| ApiError::BadRequest(error.body_text()))?;
     check_text(&name)?;
-    let OfNode { cluster, host } = asked(query)?;
-    let (filter, _) = Which { cluster, host, job: Some(id), ..Which::default() }.filter()?;
+    let OfNode { cluster, host, limit, after } = asked(query)?;
+    let limit = limit.or(Some(LIMIT_MAX));
+    let (filter, limit) =
+        Which { cluster, host, job: Some(id), limit, after, ..Which::default() }.filter(1)?;
+    let after = filter.after.clone();
+    let before = after.as_ref().map_or(0, After::position);
     let now = now_ns();
     let metric = metric::by_name(&name);
     let rows = ask(&app, &asker.sight, move |reader| {
         let own = metric.map_or(Ok(Vec::new()), |metric| reader.series(&filter, metric, now))?;
         // Whoever has monitoring of his own may have no agent.
-        if own.is_empty() {
-            reader.measure_series(&filter, &name).map(|rows| (rows, name))
-        } else {
-            Ok((own, name))
-        }
+        let rows = if own.is_empty() { reader.measure_series(&filter, &name)? } else { own };
+        let is_known = !rows.is_empty();
+        let part = rows.into_iter().skip(before as usize).take(limit as usize + 1).collect();
+        Ok((part, is_known, name))
     });
-    let (rows, name) = rows.await?;
-    if rows.is_empty() && metric.is_none() {
+    let (rows, is_known, name) = rows.await?;
+    if !is_known && metric.is_none() {
         let known: Vec<&str> = metric::METRICS.iter().map(|metric| metric.name).collect();
         return Err(ApiError::BadRequest(format!(
             "no metric `{name}`, and no other system measured it of this job; there are: {}",
             known.join(", ")
         )));
     }
-    Ok(Rows::new(rows, u64::MAX))
+    Ok(Part::of(rows, after.as_ref(), limit))
 }
 
 /// Hours or days.
@@ -435,6 +517,8 @@ pub struct ShortJobs {
     /// At most so many rows; 1000 unless given.
     #[param(minimum = 1, maximum = 1_000_000)]
     limit: Option<u64>,
+    /// Behind this place: the `next` of the answer before.
+    after: Option<String>,
 }
 
 /// Batch jobs that have ended and were shorter than the site's `short_job_seconds`, rolled up by user and time; most jobs first.
@@ -444,10 +528,13 @@ pub async fn short_jobs(
     asker: Asker,
     State(app): State<Arc<App>>,
     query: Asked<ShortJobs>,
-) -> Result<Json<Rows>, ApiError> {
-    let ShortJobs { per, cluster, user, since, until, limit } = asked(query)?;
-    let (filter, limit) = Which { cluster, user, since, until, limit, ..Which::default() }.filter()?;
-    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.short_jobs(&filter, per.into())).await?, limit))
+) -> Result<Part, ApiError> {
+    let ShortJobs { per, cluster, user, since, until, limit, after } = asked(query)?;
+    let (filter, limit) =
+        Which { cluster, user, since, until, limit, after, ..Which::default() }.filter(1)?;
+    let after = filter.after.clone();
+    let rows = ask(&app, &asker.sight, move |reader| reader.short_jobs(&filter, per.into())).await?;
+    Ok(Part::of(rows, after.as_ref(), limit))
 }
 
 /// Who asks, as the token says: the user, the role, and what they see.

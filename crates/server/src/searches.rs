@@ -9,7 +9,6 @@ use axum::extract::{Path, State};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::jobs::Tagged;
-use store::searches::MOST;
 use store::tags::Declared;
 use tags::Search;
 use utoipa::ToSchema;
@@ -83,7 +82,7 @@ pub struct NewSearch {
 
 /// Saves a search for whoever asks, instead of the one of theirs that had its name.
 #[utoipa::path(post, path = "/api/v1/searches", security(("token" = [])), request_body = NewSearch,
-    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 413), (status = 503)))]
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 409), (status = 413), (status = 503)))]
 pub async fn save(
     asker: Asker,
     State(app): State<Arc<App>>,
@@ -99,11 +98,9 @@ pub async fn save(
     }
     let columns = ask(&app, &asker.sight, |reader| reader.job_columns()).await?;
     Jobs::of(r#where.clone(), None, None).which(&columns, &declared)?;
-    let (search, by) = (Search { name: name.clone(), description, all, any, none, r#where }, asker.name);
-    let saved = write(&app, move |writer| writer.save_search(&search, &by)).await?;
-    let was_there = saved.ok_or_else(|| {
-        ApiError::BadRequest(format!("you have {MOST} searches already: forget some first"))
-    })?;
+    let (search, by) =
+        (Search { name: name.clone(), description, all, any, none, r#where }, asker.name.clone());
+    let was_there = write(&app, &asker, move |writer| writer.save_search(&search, &by)).await?;
     Ok(Json(json!({"search": name, "is_new": !was_there})))
 }
 
@@ -127,8 +124,8 @@ pub async fn forget(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let Path(name) = name.map_err(|error| ApiError::BadRequest(error.body_text()))?;
-    let (own, by) = (name.clone(), asker.name);
-    match write(&app, move |writer| writer.forget_search(&own, &by)).await? {
+    let (own, by) = (name.clone(), asker.name.clone());
+    match write(&app, &asker, move |writer| writer.forget_search(&own, &by)).await? {
         true => Ok(Json(json!({"forgotten": name}))),
         false => Err(ApiError::NotFound(format!("you have no search `{name}`"))),
     }

@@ -11,11 +11,12 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::app::{App, places_for_decoders, room_for_bodies, router};
+use crate::app::{App, Bodies, places_for_decoders, router};
 use crate::committer::Committer;
 use crate::connections::Front;
 use crate::control::Control;
 use crate::data::DataDir;
+use crate::deliver;
 use crate::ingest::IngestLimits;
 use crate::job_rates::JobRates;
 use crate::judging;
@@ -23,13 +24,14 @@ use crate::keep::Keep;
 use crate::login;
 use crate::metrics::Metrics;
 use crate::rate::{Rates, Share};
-use crate::readers::Readers;
+use crate::readers::{Questions, Readers};
 use crate::retention;
 use crate::rules_watch;
 use crate::settings::Wishes;
 use crate::summaries;
 use crate::tls::Tls;
 use crate::tokens::Tokens;
+use crate::writing;
 
 /// How a server runs.
 #[derive(Debug, Clone)]
@@ -49,8 +51,8 @@ pub struct Options {
     pub site: Option<PathBuf>,
     /// Threads of the database.
     pub threads: Option<u16>,
-    /// How long an answer may take.
-    pub answer_within: Duration,
+    /// How much may be asked at the same time, and for how long.
+    pub questions: Questions,
     /// Where users of this machine have a token from.
     pub login_socket: Option<PathBuf>,
 }
@@ -98,9 +100,11 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             committer,
             catalogue,
             metrics: metrics.clone(),
-            bodies: room_for_bodies(),
+            bodies: Bodies::default(),
             decoders: places_for_decoders(),
-            readers: Readers::new(store.clone(), options.answer_within),
+            readers: Arc::new(Readers::new(store.clone(), options.questions)),
+            changes: writing::places(),
+            answers: deliver::room(),
             wishes: Wishes::open(&data.path),
             job_rates: JobRates::open(&data.path),
             rules,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use jiff::Timestamp;
 use record::accounting::TimeLimit;
 use record::site::SiteData;
@@ -25,16 +24,8 @@ use crate::readers::ask;
 #[utoipa::path(put, path = "/api/v1/site", security(("token" = [])),
     request_body(content = Vec<u8>, content_type = "application/cbor"),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 413), (status = 503)))]
-pub async fn tell(
-    State(app): State<Arc<App>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Json<Value>, ApiError> {
-    if let Err(error) = Admin::check(&app, &headers) {
-        body::drain(body, app.limits).await;
-        return Err(error);
-    }
-    let Received { bytes, room } = body::read(body, app.limits, &app.bodies).await?;
+pub async fn tell(_: Admin, State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, ApiError> {
+    let Received { bytes, room } = body::read(body, app.limits, &app.bodies.of_importers).await?;
     let kept = tokio::task::spawn_blocking(move || keep(&app, &bytes)).await;
     drop(room);
     kept.map_err(|_| ApiError::Internal("what was told could not be stored"))?.map(Json)

@@ -22,9 +22,12 @@ use crate::asker::{Admin, Asker, Support};
 use crate::assign::check_reason;
 use crate::error::ApiError;
 use crate::jobs::Jobs;
-use crate::read::{Asked, Rows, asked, check_text, nanos};
+use crate::read::{Asked, Rows, asked, check_glob, check_long_text, check_text, nanos};
 use crate::readers::ask;
 use crate::writing::write;
+
+/// Tags of one question.
+const TAGS_MAX: usize = 100;
 
 /// Which tags jobs must have, as it is written: names with commas between them.
 #[derive(Debug, Default, Clone)]
@@ -52,6 +55,12 @@ pub fn combined(
     any: &[Vec<String>],
     none: &[String],
 ) -> Result<Tagged, ApiError> {
+    let count = all.len() + none.len() + any.iter().map(Vec::len).sum::<usize>();
+    if count > TAGS_MAX {
+        return Err(ApiError::BadRequest(format!(
+            "{count} tags are named, at most {TAGS_MAX} can be asked for at a time"
+        )));
+    }
     let tags =
         |names: &[String]| names.iter().map(|name| wanted(declared, name)).collect::<Result<Vec<_>, _>>();
     Ok(Tagged {
@@ -218,8 +227,8 @@ pub async fn trial(
     query: Asked<Try>,
 ) -> Result<Json<Value>, ApiError> {
     let Try { condition, than, since, until } = asked(query)?;
-    check_text(&condition)?;
-    let condition = Condition::parse(&condition, &FIXED.catalogue)
+    check_long_text(&condition)?;
+    let condition = Condition::asked(&condition, &FIXED.catalogue)
         .map_err(|error| ApiError::BadRequest(error.to_string()))?;
     let than = than.map(|name| wanted(&app.readers.tags(&asker.sight), &name)).transpose()?;
     let which = Which { since_ns: since.map(nanos), until_ns: until.map(nanos), ..Which::default() };
@@ -249,7 +258,7 @@ pub async fn begin_run(
     let NewRun { since, tag } = asked(query)?;
     let since = since.map(nanos);
     let tag = tag.map(|name| with_rule(&app.readers.tags(&asker.sight), &name)).transpose()?;
-    let run = write(&app, move |writer| writer.begin_run(since, tag)).await?;
+    let run = write(&app, &asker, move |writer| writer.begin_run(since, tag)).await?;
     tracing::info!(by = asker.name, jobs = run.jobs, rules = run.rules, "judging the whole collection");
     Ok(Json(Value::from(run_row(&run))))
 }
@@ -286,7 +295,7 @@ impl OnSoftware {
             (None, Some(pattern)) => (Kind::Program, pattern),
             _ => return Err(ApiError::BadRequest("either `uses` or `runs` says which software".into())),
         };
-        check_text(pattern)?;
+        check_glob(pattern)?;
         if pattern.trim_matches(['*', '?', '/']).is_empty() {
             return Err(ApiError::BadRequest(format!("`{pattern}` is all software")));
         }
@@ -312,8 +321,8 @@ pub async fn tag_software(
     }
     let (tag, name) = (known.tag.declared.id, known.tag.declared.name.to_string());
     tracing::info!(tag = name, ?software, has = asked.has, by = asker.name, "tag on software");
-    let (by, has) = (asker.name, asked.has);
-    let (is_new, run) = write(&app, move |writer| {
+    let (by, has) = (asker.name.clone(), asked.has);
+    let (is_new, run) = write(&app, &asker, move |writer| {
         let is_new = writer.tag_software(tag, &software, has, &by, asked.reason.as_deref())?;
         let run = if is_new { Some(writer.begin_run(None, Some(tag))?) } else { None };
         Ok((is_new, run))

@@ -11,6 +11,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use record::bytes::hex;
 use serde::{Deserialize, Serialize};
@@ -100,6 +102,17 @@ impl Tokens {
         Ok(token)
     }
 
+    /// Whom a request counts for: a user, or what else a token stands for; all that have none are one.
+    pub fn user(&self, headers: &HeaderMap) -> String {
+        let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        match self.check(header, Timestamp::now()) {
+            Ok(Token { grant: Grant::User { user }, .. }) => user,
+            // No user is called so.
+            Ok(token) => format!("token {}", token.id),
+            Err(_) => String::new(),
+        }
+    }
+
     /// The tokens as the file has them; the last ones that could be read if it is damaged.
     fn current(&self) -> Arc<HashMap<String, Token>> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,13 +132,19 @@ impl Tokens {
 }
 
 impl Token {
-    /// Whether this token may speak for a host, when it comes from an address.
-    pub fn speaks_for(&self, host: &str, from: IpAddr) -> bool {
+    /// Whether this token may speak for any host at all, when it comes from an address.
+    pub fn may_send(&self, from: IpAddr) -> bool {
         match &self.grant {
             Grant::Admin | Grant::User { .. } => false,
             Grant::Ingest => from.to_canonical().is_loopback(),
-            Grant::Node { host: own } => own == host,
+            Grant::Node { .. } => true,
         }
+    }
+
+    /// Whether this token may speak for a host, when it comes from an address.
+    pub fn speaks_for(&self, host: &str, from: IpAddr) -> bool {
+        let is_own = |own: &String| own == host;
+        self.may_send(from) && !matches!(&self.grant, Grant::Node { host: own } if !is_own(own))
     }
 }
 

@@ -20,6 +20,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
 use crate::asker::Admin;
+use crate::body;
 use crate::error::ApiError;
 use crate::job_rates::{Kept, NotKept};
 use crate::read::{Asked, Rows, Where, asked};
@@ -138,7 +139,7 @@ pub async fn set_rate(
     id: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Rows>, ApiError> {
-    let body = body.map_err(|_| ApiError::TooLarge(format!("a rate has at most {BODY_MAX} bytes")))?;
+    let body = body::small(body, BODY_MAX)?;
     let new: NewRate =
         serde_json::from_slice(&body).map_err(|error| ApiError::BadRequest(format!("no rate: {error}")))?;
     let now = Timestamp::now();

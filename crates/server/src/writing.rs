@@ -1,19 +1,32 @@
 //! Changes that people make: the one writer does them between two transactions of agents.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use store::{StoreError, Writer};
 
 use crate::app::App;
+use crate::asker::Asker;
 use crate::error::ApiError;
+use crate::places::{Places, Share};
 
-/// Has something written; returns when it is durable.
+/// Changes that may stand before a batch of an agent in the writer's queue; the others wait where they are in nobody's way.
+const AT_ONCE: Share = Share { all: 8, each: 2, waiting: 8, patience: Duration::from_secs(10) };
+
+/// Places for changes.
+pub fn places() -> Places {
+    Places::new(AT_ONCE)
+}
+
+/// Has something written for somebody; returns when it is durable.
 pub async fn write<T: Send + 'static>(
     app: &Arc<App>,
+    asker: &Asker,
     task: impl FnOnce(&mut Writer) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let committer = app.committer.clone();
+    let (place, committer) = (app.changes.enter(&asker.name).await?, app.committer.clone());
     let done = tokio::task::spawn_blocking(move || {
+        let _place = place;
         committer.check_disk()?;
         committer.perform(task)
     });

@@ -3,7 +3,6 @@
 mod common;
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use common::{Server, batch, run};
 use jiff::Timestamp;
@@ -11,6 +10,7 @@ use record::entry::Entry;
 use record::metric::id;
 use record::reading::{JobReading, Reading, Reserved, Values};
 use serde_json::{Value, json};
+use testkit::wait_until;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -53,15 +53,11 @@ fn a_site_has_its_own_thresholds_and_short_jobs() {
     let cpu = &resources["metrics"]["cpu"];
     assert_eq!([&cpu["below"], &cpu["above"]], [&json!(1.0), &Value::Null]);
     assert_eq!(ask(&server, "/api/v1/jobs/2")["resources"]["provisional"], json!(false));
-    let began = Instant::now();
-    let rows = loop {
-        let answer = ask(&server, "/api/v1/short-jobs?per=hour&user=alice");
-        if answer["rows"][0]["jobs"] == json!(2) || began.elapsed() > Duration::from_secs(10) {
-            break answer["rows"].clone();
-        }
-        std::thread::park_timeout(Duration::from_millis(100));
-    };
-    let row = &rows[0];
+    let mut row = Value::Null;
+    wait_until("both short jobs", || {
+        row = ask(&server, "/api/v1/short-jobs?per=hour&user=alice")["rows"][0].clone();
+        row["jobs"] == json!(2)
+    });
     assert_eq!([&row["jobs"], &row["user"], &row["cpu_share"]], [&json!(2), &json!("alice"), &json!(0.05)]);
     assert_eq!([&row["elapsed_s"], &row["shorter_than_s"]], [&json!(40.0), &json!(21.0)]);
     let (status, text) = server.get("/api/v1/short-jobs?per=week", Some(&server.token("admin"))).unwrap();

@@ -3,11 +3,12 @@
 mod common;
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::Server;
 use record::accounting::{Accounting, State};
 use serde_json::Value;
+use testkit::wait_until;
 
 const DAY: u64 = 86_400 * 1_000_000_000;
 const START: u64 = 20_000 * DAY;
@@ -57,14 +58,6 @@ fn post(server: &Server, path: &str, body: &[u8]) {
     assert_eq!(request.header("content-type", "application/cbor").send(body).unwrap().status(), 200);
 }
 
-fn until(server: &Server, what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(120), "{what}: {}", server.log());
-        std::thread::park_timeout(Duration::from_millis(100));
-    }
-}
-
 /// A server with jobs that were judged by the first rules, and that now has others.
 fn with_new_rules() -> Server {
     let dir = tempfile::tempdir().unwrap();
@@ -76,7 +69,7 @@ fn with_new_rules() -> Server {
         post(&server, "accounting", &minicbor::to_vec(&jobs).unwrap());
     }
     let judged = || get(&server, "/api/v1/tags")["rows"][0]["judged_jobs"].as_u64();
-    until(&server, "not judged", || judged() == Some(JOBS));
+    wait_until("all jobs to be judged", || judged() == Some(JOBS));
     fs::write(server.data().join("site.toml"), site(4)).unwrap();
     let version = || {
         let rows = get(&server, "/api/v1/tags")["rows"].clone();
@@ -86,7 +79,7 @@ fn with_new_rules() -> Server {
             .find(|row| row["tag"] == "site OTHER")
             .map(|row| row["version"].clone())
     };
-    until(&server, "no new rules", || version() == Some(2.into()));
+    wait_until("the new rules", || version() == Some(2.into()));
     server
 }
 
@@ -101,10 +94,15 @@ fn check_whole(server: &Server) {
     }
 }
 
+/// How far the run is.
+fn run(server: &Server) -> Value {
+    get(server, "/api/v1/tags/run")["run"].clone()
+}
+
 fn finish(server: &Server) -> Value {
-    until(server, "the run does not end", || {
+    wait_until("the end of the run", || {
         check_whole(server);
-        !get(server, "/api/v1/tags/run")["run"]["ended"].is_null()
+        !run(server)["ended"].is_null()
     });
     let rows = get(server, "/api/v1/tags")["rows"].clone();
     let counted =
@@ -122,8 +120,11 @@ fn a_run_goes_on_after_a_kill_and_ends_the_same() {
 
     let mut server = with_new_rules();
     post(&server, "tags/run", b"");
-    for wait in [20, 150, 400] {
-        std::thread::park_timeout(Duration::from_millis(wait));
+    // At once, and when some more was done.
+    for round in 0..3 {
+        let before = run(&server)["judged"].clone();
+        let has_moved = |run: &Value| run["judged"] != before || !run["ended"].is_null();
+        wait_until("the run to go on", || round == 0 || has_moved(&run(&server)));
         server.child.kill().unwrap();
         server.child.wait().unwrap();
         let dir = std::mem::replace(&mut server.dir, tempfile::tempdir().unwrap());

@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::cluster::{Cluster, SITE, until};
+use common::cluster::{Cluster, SITE};
 use serde_json::Value;
+use testkit::eventually;
 
 #[test]
 fn owners_managers_and_administrators_set_tags() {
@@ -156,7 +157,7 @@ fn a_tag_that_is_proposed_is_there_when_it_is_approved() {
     assert_eq!(rows("otto")[0]["reason"], "there is one");
     // The next job that is told has it.
     cluster.send("POST", "accounting", minicbor::to_vec([cluster.job("9", "otto", "physics")]).unwrap());
-    assert!(until(|| cluster.found("otto", "all=site%20BROAD").contains(&"9".to_owned())));
+    assert!(eventually(|| cluster.found("otto", "all=site%20BROAD").contains(&"9".to_owned())));
 }
 
 /// Somebody's own tags and those of a project are set, found, shown and counted by those of the space, and are not there for others.
@@ -273,7 +274,7 @@ fn a_tag_of_a_space_is_not_there_for_others() {
     let beside = |user: &str| {
         cluster.get(user, "jobs?columns=job,tags&where=job%3D%277%27")["rows"][0]["tags"].to_string()
     };
-    assert!(until(|| beside("otto").contains("job_status COMPLETED")), "{}", beside("otto"));
+    assert!(eventually(|| beside("otto").contains("job_status COMPLETED")), "{}", beside("otto"));
     for (user, own, of_project) in
         [("otto", true, true), ("pia", false, true), ("sven", false, false), ("ada", false, true)]
     {
@@ -321,7 +322,7 @@ fn a_search_that_somebody_saves_is_theirs() {
         r#"{"name": "mine", "description": "What I look for.", "all": ["job_status COMPLETED"], "where": "cores >= 2"}"#,
         r#"{"name": "mine", "none": ["job_status COMPLETED"]}"#,
     );
-    assert!(until(|| cluster.found("ada", "all=job_status%20COMPLETED") == ["424242", "7"]));
+    assert!(eventually(|| cluster.found("ada", "all=job_status%20COMPLETED") == ["424242", "7"]));
     for (user, method, path, body, status, said) in [
         ("otto", "POST", "searches", own, 200, "\"is_new\":true"),
         ("otto", "POST", "searches", own, 200, "\"is_new\":false"),
@@ -377,7 +378,7 @@ fn a_search_that_somebody_saves_is_theirs() {
 fn people_agree_disagree_and_hide() {
     let cluster = Cluster::start(SITE, &[]);
     let completed = "job_status%20COMPLETED";
-    assert!(until(|| cluster.found("ada", &format!("all={completed}")) == ["424242", "7"]));
+    assert!(eventually(|| cluster.found("ada", &format!("all={completed}")) == ["424242", "7"]));
     for (user, job, tag, word, more, status, said) in [
         ("otto", "7", completed, "disagree", "&reason=it%20failed", 200, "\"version\":1"),
         ("pia", "7", completed, "agree", "", 200, "\"version\":1"),

@@ -7,8 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use common::Server;
-use common::cluster::{Cluster, SITE, until};
+use common::cluster::{Cluster, SITE};
 use serde_json::Value;
+use testkit::eventually;
 
 /// Whatever belongs to Zora has one of these in it, and nothing else has.
 const HERS: [&str; 3] = ["zora", "Zora", "424242"];
@@ -144,7 +145,7 @@ fn nobody_sees_the_jobs_of_others_through_any_question() {
         assert_eq!(status, 200, "{path}: {text}");
     }
     let completed = "job_status%20COMPLETED";
-    assert!(until(|| !cluster.found("zora", &format!("all={completed}")).is_empty()));
+    assert!(eventually(|| !cluster.found("zora", &format!("all={completed}")).is_empty()));
     let opinion = format!("jobs/424242/opinions?tag={completed}&word=agree&reason=Zora%20says%20so");
     assert_eq!(cluster.change("zora", "POST", &opinion, "").0, 200);
     let count = |user: &str| {
@@ -265,6 +266,7 @@ fn whoever_is_at_the_socket_gets_their_own_token() {
     for _ in 0..40 {
         BufReader::new(UnixStream::connect(&socket).unwrap()).read_line(&mut line).unwrap();
     }
+    assert!(line.contains("too many tokens in a short time"), "each of them is work for all requests");
     assert!(cluster.server.command(&["token", "list"]).lines().count() < 24);
 }
 

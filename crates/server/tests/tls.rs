@@ -1,21 +1,13 @@
 //! TLS: who vouches for the server, and a certificate that is renewed while it runs.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use testkit::{Killed, wait_for, wait_until};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// A certificate that vouches for itself, and its key.
 fn certify(dir: &Path) {
@@ -63,9 +55,8 @@ fn a_certificate_is_renewed_while_the_server_runs() {
     let path = |name: &str| dir.path().join(name);
     certify(dir.path());
     let first = fs::read(path("server.pem")).unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = Command::new(env!("CARGO_BIN_EXE_jobglass-server"))
-        .args(["--listen", &address.to_string(), "--data"])
+        .args(["--listen", "127.0.0.1:0", "--data"])
         .arg(path("data"))
         .arg("--tls-cert")
         .arg(path("server.pem"))
@@ -74,20 +65,17 @@ fn a_certificate_is_renewed_while_the_server_runs() {
         .stderr(Stdio::from(fs::File::create(path("log")).unwrap()))
         .spawn()
         .unwrap();
-    let _server = Running(server);
+    let _server = Killed(server);
     let log = || String::from_utf8(fs::read(path("log")).unwrap()).unwrap();
-    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
-        let began = Instant::now();
-        while !is_so() {
-            assert!(began.elapsed() < Duration::from_secs(30), "{what}: {}", log());
-            std::thread::park_timeout(Duration::from_millis(100));
-        }
-    };
-    wait("not ready", &|| TcpStream::connect(address).is_ok());
+    let address: SocketAddr = wait_for("the server to be ready", || {
+        let text = log();
+        let (_, rest) = text.split_once("ready address=")?;
+        rest.split(' ').next()?.parse().ok()
+    });
     assert!(is_trusted(address, &first), "{}", log());
     certify(dir.path());
     let second = fs::read(path("server.pem")).unwrap();
-    wait("the new certificate is not used", &|| is_trusted(address, &second));
+    wait_until("the new certificate to be used", || is_trusted(address, &second));
     assert!(!is_trusted(address, &first), "the old one vouches for nothing any more");
     // One that is damaged is not taken; the last good one stays.
     fs::write(path("server.pem"), "damaged").unwrap();

@@ -11,6 +11,7 @@ use record::entry::{Entry, Health};
 use record::metric::id;
 use record::reading::{JobReading, Reading, Values};
 use serde_json::Value;
+use testkit::wait_until;
 
 fn health(time: Timestamp) -> Entry {
     let time = time.as_nanosecond() as u64;
@@ -122,8 +123,7 @@ fn a_user_is_forgotten_while_the_server_runs_and_while_it_does_not() {
 /// room and, at most, another start.
 #[test]
 fn a_disk_that_fills_up_under_the_database() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED a_disk_that_fills_up_under_the_database: it mounts a small file system, as root");
+    if !testkit::is_root("a_disk_that_fills_up_under_the_database") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -157,11 +157,7 @@ fn a_disk_that_fills_up_under_the_database() {
         let dir = std::mem::replace(&mut server.dir, tempfile::tempdir().unwrap());
         server = Server::start_in(dir, &["--least-free", "0"]);
     }
-    let began = std::time::Instant::now();
-    while server.try_post(&body(next), &token) != Some(200) {
-        assert!(began.elapsed().as_secs() < 20, "{}", server.log());
-        std::thread::park_timeout(std::time::Duration::from_millis(200));
-    }
+    wait_until("the server to take more", || server.try_post(&body(next), &token) == Some(200));
     let (_, text) = server.get("/api/v1/programs", Some(&server.token("admin"))).unwrap();
     let answer: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(answer["rows"][0]["runs"], acknowledged + 200);
@@ -203,11 +199,7 @@ fn what_is_too_old_is_deleted_at_the_next_start() {
     server.child.wait().unwrap();
     let dir = std::mem::replace(&mut server.dir, tempfile::tempdir().unwrap());
     let server = Server::start_in(dir, &["--keep-days", "30"]);
-    let began = std::time::Instant::now();
-    while processes(&server) != ["new"] {
-        assert!(began.elapsed().as_secs() < 20, "{:?}", processes(&server));
-        std::thread::park_timeout(std::time::Duration::from_millis(100));
-    }
+    wait_until("only the new process to be left", || processes(&server) == ["new"]);
     assert!(server.stop().contains("deleted what was too old"));
 }
 
@@ -236,11 +228,7 @@ fn old_readings_are_made_coarse_and_newer_ones_put_into_order() {
     server.child.wait().unwrap();
     let dir = std::mem::replace(&mut server.dir, tempfile::tempdir().unwrap());
     let server = Server::start_in(dir, &["--keep-samples", "6d", "--coarse-step", "20m"]);
-    let began = std::time::Instant::now();
-    while server.counter("readings_sorted") < 60 {
-        assert!(began.elapsed().as_secs() < 20, "{}", server.log());
-        std::thread::park_timeout(std::time::Duration::from_millis(100));
-    }
+    wait_until("the readings to be sorted", || server.counter("readings_sorted") >= 60);
     assert_eq!((server.counter("readings_coarsened"), server.counter("upkeep_failed")), (60, 0));
     let (_, text) = server.get("/api/v1/jobs/17/series/cpu", Some(&server.token("admin"))).unwrap();
     let answer: Value = serde_json::from_str(&text).unwrap();

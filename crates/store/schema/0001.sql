@@ -72,7 +72,9 @@ CREATE TABLE object (
     name VARCHAR NOT NULL,
     build_id VARCHAR,
     signature VARCHAR,
-    file UBIGINT
+    file UBIGINT,
+    -- Only the process itself named it: the kernel reported no such mapping, and no file was looked at.
+    claimed BOOLEAN NOT NULL
 );
 
 CREATE TABLE object_list (

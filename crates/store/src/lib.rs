@@ -16,6 +16,7 @@ pub mod notes;
 mod now;
 pub mod people;
 pub mod query;
+mod quota;
 mod received;
 mod samples;
 mod schema;
@@ -41,7 +42,7 @@ pub use intake::{Catalogue, PrepareError, Prepared, prepare};
 pub use job_rows::{Due, Summaries};
 pub use measures::{Bound, DueMeasures, Measured};
 pub use query::jobs;
-pub use query::{Filter, GroupBy, Per, Reader, Rule, Rules, Stop};
+pub use query::{After, Filter, GroupBy, Listed, Per, Reader, Rule, Rules, Stop};
 pub use upkeep::{ROWS, Step};
 pub use write::{Applied, Writer};
 
@@ -80,6 +81,8 @@ pub enum StoreError {
     Directory(std::path::PathBuf),
     #[error("tags: {0}")]
     Tags(String),
+    #[error("{0}")]
+    Quota(String),
     #[error("the database is damaged: {0}")]
     Damaged(&'static str),
 }

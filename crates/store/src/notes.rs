@@ -1,5 +1,6 @@
 //! Keeps what people want to be remembered: notes on jobs and programs, and cases, in which a user was contacted.
 
+use digest::limits::Kept;
 use duckdb::params;
 
 use crate::StoreError;
@@ -27,6 +28,7 @@ pub struct Contact {
 impl Writer {
     /// Keeps a note; returns its number.
     pub fn add_note(&mut self, about: &About, text: &str, by: &str) -> Result<u64, StoreError> {
+        self.check_quota(Kept::Notes, by)?;
         let number = self.next_number("note")?;
         let (id, program) = match about {
             About::Job(id) => (Some(measured::now(&self.connection, *id)?), None),
@@ -47,6 +49,7 @@ impl Writer {
 
     /// Opens a case; returns its number.
     pub fn open_case(&mut self, contact: &Contact, by: &str) -> Result<u64, StoreError> {
+        self.check_quota(Kept::Cases, by)?;
         let number = self.next_number("contact")?;
         let job = contact.job.map(|id| measured::now(&self.connection, id)).transpose()?;
         self.connection.execute(
@@ -58,6 +61,7 @@ impl Writer {
 
     /// What happened in a case since; says whether there is one that is open.
     pub fn add_to_case(&mut self, number: u64, text: &str, by: &str) -> Result<bool, StoreError> {
+        self.check_quota(Kept::Entries, by)?;
         let sql = "INSERT INTO contact_entry SELECT number, ?, ?, ? FROM contact WHERE number = ? AND closed_ns IS NULL";
         Ok(self.connection.execute(sql, params![text, by, now_ns(), number])? > 0)
     }

@@ -1,34 +1,29 @@
 //! Keeps searches that people save for themselves: what they filtered jobs by, under a name.
 
+use digest::limits::Kept;
 use duckdb::params;
 use tags::Search;
 
 use crate::StoreError;
 use crate::query::{Reader, Snapshot};
+use crate::quota;
 use crate::write::{Writer, now_ns};
 
-/// So many of one person.
-pub const MOST: u64 = 200;
-
 impl Writer {
-    /// Keeps a search, instead of the one that had its name; says whether there was one. `None` if there are too many.
-    pub fn save_search(&mut self, search: &Search, by: &str) -> Result<Option<bool>, StoreError> {
+    /// Keeps a search, instead of the one that had its name; says whether there was one.
+    pub fn save_search(&mut self, search: &Search, by: &str) -> Result<bool, StoreError> {
         let text = serde_json::to_string(search).map_err(|error| StoreError::Tags(error.to_string()))?;
         let transaction = self.connection.transaction()?;
         let now = now_ns();
         let end = "UPDATE saved_search SET until_ns = ? WHERE name = ? AND \"by\" = ? AND until_ns IS NULL";
         let was_there = transaction.execute(end, params![now, search.name, by])? > 0;
-        let sql = "SELECT count(*) FROM saved_search WHERE \"by\" = ? AND until_ns IS NULL";
-        let there: u64 = transaction.query_row(sql, params![by], |row| row.get(0))?;
-        if there >= MOST {
-            return Ok(None);
-        }
+        quota::check(&transaction, &self.site, Kept::Searches, by)?;
         transaction.execute(
             "INSERT INTO saved_search VALUES (?, ?, ?, ?, NULL)",
             params![search.name, text, by, now],
         )?;
         transaction.commit()?;
-        Ok(Some(was_there))
+        Ok(was_there)
     }
 
     /// Says whether there was one.

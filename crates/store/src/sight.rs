@@ -66,6 +66,8 @@ enum Rows {
     Opinions,
     /// Notes on jobs and programs.
     Notes,
+    /// Files; what is known of their content is seen by those who may read it.
+    Files,
     /// Users who were contacted, because of a job or not.
     Contacts,
     /// What happened in these cases.
@@ -104,7 +106,7 @@ const TABLES: &[(&str, Rows)] = &[
     ("measure", Rows::Measured),
     ("environment", Rows::Environments),
     ("site_association", Rows::Associations),
-    ("file", Rows::Nobodys),
+    ("file", Rows::Files),
     ("object", Rows::Nobodys),
     ("object_list", Rows::Nobodys),
     ("module_list", Rows::Nobodys),
@@ -150,7 +152,7 @@ pub(crate) fn limit(connection: &Connection, sight: &Sight) -> Result<(), StoreE
     let views: Vec<String> = TABLES
         .iter()
         .filter_map(|(table, rows)| {
-            let (columns, condition) = match (columns(*rows, sight), condition(*rows, sight)) {
+            let (columns, condition) = match (columns(table, *rows, sight, &database), condition(*rows, sight)) {
                 (None, None) => return None,
                 (columns, condition) => (columns.unwrap_or_default(), condition.unwrap_or("true".to_owned())),
             };
@@ -163,14 +165,53 @@ pub(crate) fn limit(connection: &Connection, sight: &Sight) -> Result<(), StoreE
     Ok(connection.execute_batch(&views.join("\n"))?)
 }
 
+/// Texts of users that patterns are tried on. Short words of the batch system are not worth it.
+const TEXTS: [(&str, &[&str]); 2] = [
+    (
+        "accounting",
+        &["name", "comment", "admin_comment", "system_comment", "extra", "submit_line", "work_dir", "stdout"],
+    ),
+    ("process", &["exe", "argv", "cwd"]),
+];
+
 /// Which columns of `t` are seen otherwise; `None` for none. Whoever sees a job and not what people say of it sees the bits of rules only.
-fn columns(rows: Rows, sight: &Sight) -> Option<String> {
-    let (Rows::Jobs, Sight::Support { .. }) = (rows, sight) else { return None };
+///
+/// Of rows that are hidden, long texts are not even there: the database tries a pattern where it reads the table, before or after it looks
+/// whose the row is, as it likes. Nothing that is looked for beside the table can stand in a column, so managers do without it for processes.
+fn columns(table: &str, rows: Rows, sight: &Sight, database: &str) -> Option<String> {
+    match (rows, sight) {
+        (Rows::Files, Sight::Own { user, .. }) => return Some(contents(user, database)),
+        (Rows::Jobs, Sight::Own { .. }) => {}
+        (Rows::Users(..), Sight::Own { projects, .. }) if projects.is_empty() => {}
+        (Rows::Jobs, Sight::Support { .. }) => return Some(of_rules()),
+        _ => return None,
+    }
+    let (_, texts) = TEXTS.iter().find(|(of, _)| *of == table)?;
+    let seen = condition(rows, sight)?;
+    let texts = texts.iter().map(|text| format!("CASE WHEN {seen} THEN t.{text} END AS {text}"));
+    Some(format!(" REPLACE ({})", texts.collect::<Vec<_>>().join(", ")))
+}
+
+fn of_rules() -> String {
     let of_rules = TAGS
         .into_iter()
         .zip(SAID)
         .map(|(tags, said)| format!("t.{tags} & ~t.{said} AS {tags}, 0::UBIGINT AS {said}"));
-    Some(format!(" REPLACE ({})", of_rules.collect::<Vec<_>>().join(", ")))
+    format!(" REPLACE ({})", of_rules.collect::<Vec<_>>().join(", "))
+}
+
+/// The agent reads files that their users may not: a program that may only be executed, or a library of a program with
+/// privileges. What it read of one is for those who could read it themselves: everybody, if the mode says so, or its owner. Who is in
+/// a file's group is not known here.
+fn contents(user: &str, database: &str) -> String {
+    let user = text(user);
+    let own = format!(
+        "(SELECT s.uid FROM \"{database}\".main.process s WHERE s.\"user\" = {user} AND s.uid IS NOT NULL LIMIT 1)"
+    );
+    let is_readable = format!("coalesce((t.mode & 4) <> 0, false) OR coalesce(t.uid = {own}, false)");
+    let column = |name| format!("CASE WHEN {is_readable} THEN t.{name} END AS {name}");
+    let columns = ["hash", "unhashed", "build_id", "signature"].map(column);
+    format!(" REPLACE ({})", columns.join(", "))
 }
 
 /// Which rows of `t` are seen; `None` for all of them.
@@ -187,7 +228,9 @@ fn condition(rows: Rows, sight: &Sight) -> Option<String> {
     let of_projects =
         (!projects.is_empty()).then(|| projects.iter().map(|name| text(name)).collect::<Vec<_>>().join(", "));
     Some(match rows {
-        Rows::Nobodys | Rows::Assignments | Rows::Opinions | Rows::Tags | Rows::Personal => return None,
+        Rows::Nobodys | Rows::Files | Rows::Assignments | Rows::Opinions | Rows::Tags | Rows::Personal => {
+            return None;
+        }
         Rows::Hidden => "false".to_owned(),
         Rows::Jobs => match of_projects {
             None => format!("t.\"user\" = {user}"),
@@ -376,5 +419,38 @@ mod tests {
         for sight in [Sight::All, support] {
             assert_eq!(seen(&sight, ids).len(), 5, "{sight:?}");
         }
+    }
+
+    /// What an agent with all rights has read is not for everyone who ran the program.
+    #[test]
+    fn contents_are_for_those_who_may_read_the_file() {
+        let connection = store();
+        connection
+            .execute_batch(
+                "INSERT INTO file BY NAME SELECT * FROM (VALUES (1, 0, 493), (2, 0, 457), (3, 7, 448), (4, 0, 488), \
+                   (5, 7, NULL), (6, NULL, 292), (7, NULL, NULL)) t(id, uid, mode), \
+                   (SELECT '/f' AS path, 1 AS size, 'h' AS hash, 'b' AS build_id, 's' AS signature); \
+                 INSERT INTO process BY NAME SELECT 'anna' AS \"user\", 7 AS uid, 1 AS stream, 1 AS number, 'h' AS host, 1 AS pid, \
+                   1 AS process_start_ns, 1 AS exec, 1 AS start_ns, 1 AS count, 0 AS source, 0 AS objects_cut, 'exit' AS ended_by, \
+                   false AS exe_deleted, false AS argv_cut",
+            )
+            .unwrap();
+        let seen = |sight: &Sight, column: &str| -> Vec<u64> {
+            let reader = connection.try_clone().unwrap();
+            limit(&reader, sight).unwrap();
+            let sql = format!("SELECT id FROM file WHERE {column} IS NOT NULL ORDER BY id");
+            let mut query = reader.prepare(&sql).unwrap();
+            query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        };
+        let support = Sight::Support { user: "sven".into(), member_of: vec![] };
+        let administrator = Sight::Administrator { user: "ada".into() };
+        for column in ["hash", "build_id", "signature"] {
+            assert_eq!(seen(&own("anna", &[]), column), [1, 3, 5, 6], "the owner");
+            assert_eq!(seen(&own("otto", &[]), column), [1, 6], "somebody else");
+            assert_eq!(seen(&own("x' OR true --", &[]), column), [1, 6], "nobody");
+            assert_eq!(seen(&support, column).len(), 7);
+            assert_eq!(seen(&administrator, column).len(), 7);
+        }
+        assert_eq!(seen(&own("otto", &[]), "path").len(), 7);
     }
 }

@@ -36,7 +36,7 @@ impl Writer {
         self.declare_tags()
     }
 
-    /// Tags and people are as the site says now; the rest of what it says counts from the next start on. Nothing changes if its tags make no
+    /// Tags, people and limits are as the site says now; the rest of what it says counts from the next start on. Nothing changes if its tags make no
     /// sense.
     pub fn change_rules(&mut self, said: &Site) -> Result<(), StoreError> {
         let changed = Site {
@@ -45,6 +45,7 @@ impl Writer {
             searches: said.searches.clone(),
             people: said.people.clone(),
             projects: said.projects.clone(),
+            limits: said.limits.clone(),
             ..(*self.site).clone()
         };
         let before = std::mem::replace(&mut self.site, Arc::new(changed));

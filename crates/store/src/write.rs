@@ -357,7 +357,8 @@ impl Writer {
                 object.name,
                 object.build_id,
                 object.signature,
-                object.file
+                object.file,
+                object.claimed
             ])?;
         }
         for (list, objects) in &shared.lists {

@@ -1,7 +1,7 @@
 //! Jobs as their batch system accounts for them: each once, whatever is told, in whatever order and however often.
 
 use duckdb::Connection;
-use record::accounting::{Accounting, Exit, Placed, State, Step, TimeLimit, Tres, Usage};
+use record::accounting::{Accounting, Exit, Other, Placed, State, Step, TimeLimit, Tres, Usage};
 use record::bytes::Bytes;
 use record::measure::{Job, Measures, Point, Series, Told};
 use store::jobs::{Page, Which, column};
@@ -125,7 +125,7 @@ fn steps_are_shown_with_their_job() {
     let share = steps("3")[0]["cpu_efficiency"].as_f64().unwrap();
     assert!((share - 92.59).abs() < 0.01, "{share}");
     let columns = vec![column("cpu_efficiency").unwrap().clone()];
-    let page = Page { sort: columns[0].clone(), columns, is_ascending: false, limit: Some(1) };
+    let page = Page { sort: columns[0].clone(), columns, is_ascending: false, limit: Some(1), after: None };
     let rows = store.reader().unwrap().jobs(&Which::default(), &page).unwrap().rows();
     assert!((rows[0]["cpu_efficiency"].as_f64().unwrap() - 92.59).abs() < 0.01, "{rows:?}");
 }
@@ -195,4 +195,46 @@ fn what_is_not_told_again_stays_known() {
     account(&mut writer, &[seen]);
     drop((writer, store));
     assert_eq!(number(&dir, "SELECT count(*) FROM node_list WHERE host = 'n2'"), 1);
+}
+
+/// Whoever imports, what people wrote is without secrets when it is stored, and so is what is exported.
+#[test]
+fn secrets_in_what_people_wrote_are_not_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let text = |text: &str| Some(Bytes(text.as_bytes().to_vec()));
+    let mut told = Accounting {
+        name: text("run --token=hunter2"),
+        comment: text("password: hunter2"),
+        admin_comment: text("his token is 'hunter2'"),
+        system_comment: text("https://bob:hunter2@h.example/"),
+        extra: text(r#"{"secret": "hunter2", "n": 5}"#),
+        submit_line: text("sbatch --export=ALL,TOKEN=hunter2 job.sh --passes 3"),
+        container: text("docker://bob:hunter2@h.example/img"),
+        work_dir: text("/home/alice/token"),
+        ..job("1", 10, Some(50))
+    };
+    told.steps[1].submit_line = text("srun bash -c 'mysql -phunter2 db < q.sql'");
+    let script = "#!/bin/bash\n#SBATCH -p short\n# it's mine\nexport WANDB_API_KEY=hunter2\n\
+                  curl -sSfu bob:hunter2 \\\n  https://h.example/x\npython x.py --token $TOKEN\n";
+    let value = serde_json::json!({"jobScript": script, "password": "hunter2", "jobName": "x"}).to_string();
+    told.others = vec![Other { name: "clustercockpit.metaData".into(), value }];
+    account(&mut writer, &[told]);
+    let exported = store.reader().unwrap().export(&Which::default(), None, 10).unwrap();
+    drop((writer, store));
+
+    let job = &exported[0].job;
+    assert_eq!(job.submit_line, text("sbatch --export=ALL,TOKEN=*** job.sh --passes 3"));
+    assert_eq!(job.work_dir, text("/home/alice/token"));
+    let data: serde_json::Value = serde_json::from_str(&job.others[0].value).unwrap();
+    let script = script.replace("bob:hunter2", "***").replace("hunter2", "***");
+    assert_eq!(data, serde_json::json!({"jobScript": script, "password": "***", "jobName": "x"}));
+    assert!(!format!("{exported:?}").contains("hunter2"), "{exported:?}");
+
+    let step = r"SELECT count(*) FROM accounting_step WHERE submit_line LIKE '%mysql -p*** db < q.sql%'";
+    assert_eq!(number(&dir, step), 1);
+    for table in ["accounting", "accounting_step"] {
+        let leaks = format!("SELECT count(*) FROM {table} WHERE {table}::TEXT LIKE '%hunter2%'");
+        assert_eq!(number(&dir, &leaks), 0, "{table}");
+    }
 }

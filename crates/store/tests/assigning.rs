@@ -82,7 +82,13 @@ impl Jobs {
 
     fn found(&self, sight: &Sight, tagged: Tagged) -> Vec<String> {
         let columns = vec![column("job").unwrap().clone()];
-        let page = Page { columns, sort: column("job").unwrap().clone(), is_ascending: true, limit: None };
+        let page = Page {
+            columns,
+            sort: column("job").unwrap().clone(),
+            is_ascending: true,
+            limit: None,
+            after: None,
+        };
         let which = Which { tagged, ..Which::default() };
         let reader = self.store.reader_with(sight).unwrap();
         let rows = reader.jobs(&which, &page).unwrap().rows();

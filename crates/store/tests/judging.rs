@@ -76,7 +76,8 @@ fn which(tag: u32) -> Which {
 /// The numbers of jobs, in order.
 fn found(store: &Store, which: &Which) -> Vec<String> {
     let columns = vec![column("job").unwrap().clone()];
-    let page = Page { columns, sort: column("job").unwrap().clone(), is_ascending: true, limit: None };
+    let page =
+        Page { columns, sort: column("job").unwrap().clone(), is_ascending: true, limit: None, after: None };
     let reader = store.reader().unwrap();
     let rows = reader.jobs(which, &page).unwrap().rows();
     assert_eq!(reader.count_jobs(which).unwrap(), rows.len() as u64);

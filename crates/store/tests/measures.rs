@@ -83,6 +83,7 @@ fn values_of_nodes_are_those_of_the_jobs_that_were_there_then() {
             sort: FIXED.named("job").unwrap().clone(),
             is_ascending: true,
             limit: None,
+            after: None,
         };
         let rows = reader.jobs(&which, &page).unwrap().rows();
         assert_eq!(reader.count_jobs(&which).unwrap(), rows.len() as u64);

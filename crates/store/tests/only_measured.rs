@@ -120,7 +120,13 @@ impl Machine {
     /// Number, state and nodes of the jobs that are listed.
     fn listed(&self, which: &Which) -> Vec<[Value; 3]> {
         let columns = ["job", "state", "node_list"].map(|name| column(name).unwrap().clone()).into();
-        let page = Page { columns, sort: column("start").unwrap().clone(), is_ascending: true, limit: None };
+        let page = Page {
+            columns,
+            sort: column("start").unwrap().clone(),
+            is_ascending: true,
+            limit: None,
+            after: None,
+        };
         let reader = self.store.reader().unwrap();
         let rows = reader.jobs(which, &page).unwrap().rows();
         assert_eq!(reader.count_jobs(which).unwrap(), rows.len() as u64);

@@ -258,7 +258,13 @@ fn sights() -> [Sight; 6] {
 /// Jobs, and the tags beside them.
 fn listed(reader: &Reader, tagged: &Tagged, columns: &[&str]) -> Vec<(usize, String)> {
     let columns = columns.iter().map(|name| column(name).unwrap().clone()).collect();
-    let page = Page { columns, sort: column("job").unwrap().clone(), is_ascending: true, limit: Some(100) };
+    let page = Page {
+        columns,
+        sort: column("job").unwrap().clone(),
+        is_ascending: true,
+        limit: Some(100),
+        after: None,
+    };
     let which = Which { tagged: tagged.clone(), ..Which::default() };
     let rows = reader.jobs(&which, &page).unwrap().rows();
     assert_eq!(reader.count_jobs(&which).unwrap(), rows.len() as u64);

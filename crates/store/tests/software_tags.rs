@@ -128,7 +128,8 @@ fn run(writer: &mut Writer, number: usize, has: &str) {
 
 fn found(store: &Store, which: &Which) -> BTreeSet<usize> {
     let number = column("job").unwrap().clone();
-    let page = Page { columns: vec![number.clone()], sort: number, is_ascending: true, limit: None };
+    let page =
+        Page { columns: vec![number.clone()], sort: number, is_ascending: true, limit: None, after: None };
     let rows = store.reader().unwrap().jobs(which, &page).unwrap().rows();
     rows.iter().map(|row| row["job"].as_str().unwrap().parse().unwrap()).collect()
 }

@@ -455,7 +455,8 @@ fn found(store: &Store, condition: &str) -> Vec<String> {
     let condition = Condition::parse(condition, &FIXED.catalogue).unwrap_or_else(|error| panic!("{error}"));
     let which = Which { conditions: vec![condition], ..Which::default() };
     let columns = USUAL.iter().map(|name| column(name).unwrap().clone()).collect();
-    let page = Page { columns, sort: column("job").unwrap().clone(), is_ascending: true, limit: None };
+    let page =
+        Page { columns, sort: column("job").unwrap().clone(), is_ascending: true, limit: None, after: None };
     let rows = store.reader().unwrap().jobs(&which, &page).unwrap().rows();
     assert_eq!(store.reader().unwrap().count_jobs(&which).unwrap(), rows.len() as u64);
     rows.iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect()

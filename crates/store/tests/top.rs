@@ -102,9 +102,17 @@ fn the_jobs_that_run() {
     assert_eq!(top(&reader, 2000).len(), 0);
 }
 
+/// CPU time that this process has used.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+const RUNS: u32 = 9;
+
 /// The median of some runs.
 fn median(mut run: impl FnMut()) -> Duration {
-    let mut times: Vec<Duration> = (0..9)
+    let mut times: Vec<Duration> = (0..RUNS)
         .map(|_| {
             let began = Instant::now();
             run();
@@ -137,7 +145,10 @@ fn three_thousand_jobs_at_once() {
     let of = |n: u64| rows.iter().find(|row| row["job"] == json!(n.to_string())).unwrap();
     assert_eq!((&of(7)["cpu_used"], &of(7)["memory_used"]), (&json!(3.0), &json!(7)));
     assert_eq!(of(120)["read"], json!(2.0));
+    let before = cpu_time();
     let answered = median(|| assert_eq!(top(&reader, 3601).len() as u64, JOBS));
+    // However busy the machine is. The database works with several threads.
+    let used = (cpu_time() - before) / RUNS;
     let since = (START + 2701 * SECOND) as i64;
     let mut counted = 0;
     drop((writer, reader, store));
@@ -150,5 +161,5 @@ fn three_thousand_jobs_at_once() {
         60 * JOBS
     );
     assert_eq!(counted, 15 * JOBS);
-    assert!(answered < Duration::from_millis(500), "{answered:?}");
+    assert!(used < Duration::from_secs(1), "{used:?} of CPU time");
 }

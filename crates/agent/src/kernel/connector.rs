@@ -37,7 +37,7 @@ pub enum Event {
     /// A thread ended with this wait status.
     Exit { time: u64, pid: u32, tgid: u32, status: u32 },
     /// A process changed its real and effective user.
-    Uid { tgid: u32, real: u32, effective: u32 },
+    Uid { time: u64, tgid: u32, real: u32, effective: u32 },
     /// A process began a session of its own.
     Session { tgid: u32 },
 }
@@ -114,6 +114,7 @@ impl Connector {
             event.into_iter().for_each(&mut take);
         }
         self.numbers.count();
+        drained.until = until;
         Ok(drained)
     }
 }
@@ -172,7 +173,7 @@ pub fn parse(payload: &[u8]) -> Option<Numbered> {
     let event = match what {
         0x1 => Some(Event::Fork { time, parent_tgid: data(1)?, child: data(2)?, child_tgid: data(3)? }),
         PROC_EVENT_EXEC => Some(Event::Exec { time, tgid: data(1)? }),
-        0x4 => Some(Event::Uid { tgid: data(1)?, real: data(2)?, effective: data(3)? }),
+        0x4 => Some(Event::Uid { time, tgid: data(1)?, real: data(2)?, effective: data(3)? }),
         0x80 => Some(Event::Session { tgid: data(1)? }),
         0x8000_0000 => Some(Event::Exit { time, pid: data(0)?, tgid: data(1)?, status: data(2)? }),
         _ => None,
@@ -207,7 +208,7 @@ mod tests {
                 Some(Event::Fork { time: 77, parent_tgid: 2, child: 30, child_tgid: 31 }),
             ),
             (2, &[5, 6], Some(Event::Exec { time: 77, tgid: 6 })),
-            (4, &[5, 6, 7, 8], Some(Event::Uid { tgid: 6, real: 7, effective: 8 })),
+            (4, &[5, 6, 7, 8], Some(Event::Uid { time: 77, tgid: 6, real: 7, effective: 8 })),
             (0x8000_0000, &[5, 6, 256, 17], Some(Event::Exit { time: 77, pid: 5, tgid: 6, status: 256 })),
             (0x80, &[5, 6], Some(Event::Session { tgid: 6 })),
             (0x200, &[5, 6], None),
@@ -233,12 +234,13 @@ mod tests {
         assert_eq!(numbers(&mut held, u64::MAX), [20, 14, 15]);
     }
 
+    const NO_RIGHT: &str = "no right to hear the kernel's process events";
+
     /// A program's end is in the calm queue before its exec has been asked for: the exec is given first all the same.
     #[test]
     fn an_exec_is_given_before_the_end_it_led_to() {
         let Ok(mut connector) = Connector::open() else {
-            eprintln!("skipped: no right to hear the kernel's process events");
-            return;
+            return testkit::skip("an_exec_is_given_before_the_end_it_led_to", NO_RIGHT);
         };
         let children: Vec<u32> = (0..20)
             .map(|_| {
@@ -265,8 +267,7 @@ mod tests {
     #[test]
     fn whoever_subscribes_in_a_storm_has_lost_nothing() {
         let Ok(_other) = Connector::open() else {
-            eprintln!("skipped: no right to hear the kernel's process events");
-            return;
+            return testkit::skip("whoever_subscribes_in_a_storm_has_lost_nothing", NO_RIGHT);
         };
         let is_over = AtomicBool::new(false);
         let run = || {

@@ -63,13 +63,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Instant;
 
-    /// Whether it comes true before long; a busy machine may let a thread wait.
-    fn soon(mut is_so: impl FnMut() -> bool) -> bool {
-        (0..3000).any(|_| {
-            thread::park_timeout(Duration::from_millis(10));
-            is_so()
-        })
-    }
+    use testkit::wait_until;
 
     /// A file that blocks for real whoever opens it: a pipe without another end, where the kernel keeps its counters.
     #[test]
@@ -88,14 +82,13 @@ mod tests {
         let waits = Waits::default();
         let mut remote = RemoteThread::start(Remote::new(dir.path(), dir.path()), waits.clone()).unwrap();
         assert!(remote.read().is_none() && remote.read().is_none());
-        assert!(soon(|| waits
-            .longer_than(PATIENCE)
-            .iter()
-            .any(|wait| wait.contains("network file systems"))));
+        let is_named =
+            || waits.longer_than(PATIENCE).iter().any(|wait| wait.contains("network file systems"));
+        wait_until("the wait to be named", is_named);
         // The other end comes, and all is well.
         drop(std::fs::OpenOptions::new().write(true).open(&pipe).unwrap());
         std::fs::remove_file(&pipe).unwrap();
-        assert!(soon(|| remote.read().is_some()));
+        wait_until("an answer", || remote.read().is_some());
         assert!(waits.longer_than(Duration::ZERO).is_empty());
     }
 
@@ -116,6 +109,6 @@ mod tests {
         assert!((0..50).all(|_| remote.read().is_none()));
         assert!(began.elapsed() < 25 * PATIENCE);
         let_go.send(()).unwrap();
-        assert!(soon(|| remote.read().is_some()));
+        wait_until("an answer", || remote.read().is_some());
     }
 }

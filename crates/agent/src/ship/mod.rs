@@ -2,14 +2,17 @@
 //!
 //! On a thread of its own, because a server may be slow or gone: nothing else in the agent waits for it. What is
 //! sent was on disk before, and what was acknowledged is noted on disk before it is removed, so that neither a
-//! kill nor a crash loses or doubles a record: the server knows which numbers of a stream it has.
+//! kill nor a crash loses or doubles a record: the server knows which numbers of a stream it has. When the note is lost,
+//! all segments on disk are sent again, each under the name of its own stream.
 
 mod client;
 mod cursor;
 pub mod http;
 mod pack;
 
+use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -25,6 +28,7 @@ use crate::clock::wall_ns;
 use crate::counters::Counters;
 use crate::say::say;
 use crate::spool::SegmentFile;
+use crate::state;
 
 pub use client::{Client, SendError, Target};
 pub use cursor::Cursor;
@@ -110,8 +114,15 @@ pub struct Shipping {
 
 impl Shipping {
     /// Starts the thread.
-    pub fn start(options: ShipOptions, shared: Arc<Shared>, counters: Arc<Counters>) -> io::Result<Shipping> {
-        let cursor = Cursor::open(&options.dir)?;
+    pub fn start(
+        options: ShipOptions,
+        cursor: Cursor,
+        shared: Arc<Shared>,
+        counters: Arc<Counters>,
+    ) -> io::Result<Shipping> {
+        if options.dir.join(REFUSED).symlink_metadata().is_ok_and(|meta| !meta.is_dir()) {
+            state::set_aside(&options.dir, REFUSED, "not a directory", &counters);
+        }
         let (stop, stopped) = channel();
         let client = Client::new(options.target.clone());
         let ship = Ship {
@@ -268,7 +279,7 @@ impl Ship {
         let dir = self.options.dir.join(REFUSED);
         std::fs::create_dir_all(&dir)?;
         let path = dir.join(format!("{}.batch", packed.first));
-        let mut file = std::fs::File::create(&path)?;
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o640).open(&path)?;
         file.write_all(&packed.encode(&self.options.host, self.cursor.stream()))?;
         // The segment may be removed as soon as the cursor is behind it.
         file.sync_all()?;
@@ -340,7 +351,7 @@ mod tests {
                 target: target.clone(),
                 interval,
             },
-            cursor: Cursor::open(dir.path()).unwrap(),
+            cursor: Cursor::open(dir.path(), &Counters::default()).unwrap(),
             client: Client::new(target),
             shared: Arc::default(),
             counters: Arc::default(),

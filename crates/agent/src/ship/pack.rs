@@ -17,6 +17,8 @@ const BYTES: usize = 2 << 20;
 /// Entries that follow one another, and what they refer to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Packed {
+    /// The stream that their segment names.
+    pub stream: Option<Stream>,
     pub first: u64,
     pub entries: Vec<Vec<u8>>,
     pub context: Vec<Vec<u8>>,
@@ -27,8 +29,9 @@ impl Packed {
         self.first + (self.entries.len() as u64).saturating_sub(1)
     }
 
-    /// The bytes of the batch, not compressed.
-    pub fn encode(&self, host: &str, stream: Stream) -> Vec<u8> {
+    /// The bytes of the batch, not compressed; of the stream `or`, if the segment names none.
+    pub fn encode(&self, host: &str, or: Stream) -> Vec<u8> {
+        let stream = self.stream.unwrap_or(or);
         let (entries, context) = (slices(&self.entries), slices(&self.context));
         Batch::new(host, stream, self.first, entries, context).to_bytes()
     }
@@ -84,10 +87,11 @@ pub fn pack(dir: &Path, from: u64, most: usize) -> io::Result<Option<Packed>> {
 }
 
 fn pack_segment(bytes: &[u8], from: u64, most: usize) -> Packed {
-    let mut packed = Packed::default();
+    let segment = Segment::new(bytes);
+    let mut packed = Packed { stream: segment.stream(), ..Packed::default() };
     let mut told = Told::default();
     let mut size = 0;
-    for item in Segment::new(bytes) {
+    for item in segment {
         let Item::Entry(number, payload) = item else { continue };
         if number < from {
             told.note(payload);
@@ -153,6 +157,8 @@ mod tests {
     use crate::spool::closed_segment;
     use record::entry::{File as Content, Gap, GapReason, Image, Object, ObjectList};
 
+    const STREAM: Stream = Stream([1; 16]);
+
     fn encode(entry: Entry) -> Vec<u8> {
         minicbor::to_vec(entry).unwrap()
     }
@@ -178,7 +184,8 @@ mod tests {
 
     fn list(id: u64, file: u64) -> Vec<u8> {
         let path = format!("/lib/{file}").into_bytes().into();
-        let objects = vec![Object { path, build_id: None, signature: None, file: Some(file) }];
+        let objects =
+            vec![Object { path, build_id: None, signature: None, file: Some(file), claimed: false }];
         encode(Entry::Objects(ObjectList { id, objects }))
     }
 
@@ -196,7 +203,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let entries =
             [file(1), file(2), list(7, 1), image(Some(7), Some(2)), file(3), image(Some(7), Some(3)), gap()];
-        fs::write(dir.path().join("0000000001.seg"), closed_segment(10, &entries, 1)).unwrap();
+        fs::write(dir.path().join("0000000001.seg"), closed_segment(STREAM, 10, &entries, 1)).unwrap();
         for (from, first, context) in [
             (1, 10, &[][..]),
             (10, 10, &[]),
@@ -212,15 +219,29 @@ mod tests {
         assert_eq!(pack(dir.path(), 17, ENTRIES).unwrap(), None);
     }
 
+    /// The server knows by the name which numbers it has.
+    #[test]
+    fn a_batch_is_of_the_stream_that_its_segment_names() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("0000000001.seg"), closed_segment(STREAM, 1, &[gap()], 1)).unwrap();
+        let packed = pack(dir.path(), 1, ENTRIES).unwrap().unwrap();
+        let stream_of = |packed: &Packed| {
+            let bytes = packed.encode("host", Stream([2; 16]));
+            minicbor::decode::<Batch>(&bytes).unwrap().stream
+        };
+        assert_eq!(stream_of(&packed), STREAM);
+        assert_eq!(stream_of(&Packed { stream: None, ..packed }), Stream([2; 16]), "its header is damaged");
+    }
+
     #[test]
     fn goes_on_behind_damage_and_from_segment_to_segment() {
         let dir = tempfile::tempdir().unwrap();
-        let mut first = closed_segment(1, &[gap(), gap(), gap()], 1);
+        let mut first = closed_segment(STREAM, 1, &[gap(), gap(), gap()], 1);
         // The second entry.
-        let at = 32 + (24 + gap().len()) + 24;
+        let at = 48 + (24 + gap().len()) + 24;
         first[at] ^= 1;
         fs::write(dir.path().join("0000000001.seg"), &first).unwrap();
-        fs::write(dir.path().join("0000000002.seg"), closed_segment(4, &[gap(), gap()], 1)).unwrap();
+        fs::write(dir.path().join("0000000002.seg"), closed_segment(STREAM, 4, &[gap(), gap()], 1)).unwrap();
         let mut next = 1;
         let mut batches = Vec::new();
         while let Some(packed) = pack(dir.path(), next, ENTRIES).unwrap() {

@@ -1,24 +1,47 @@
 //! The bytes of one segment: framing, checksums, and going on behind damage.
 
+use record::batch::Stream;
 use xxhash_rust::xxh3::xxh3_64;
 
-const SEGMENT_MAGIC: [u8; 8] = *b"JGSPOOL1";
+const SEGMENT_MAGIC: [u8; 8] = *b"JGSPOOL2";
 const ENTRY_MAGIC: [u8; 4] = *b"JGF1";
 const TRAILER_MAGIC: [u8; 4] = *b"JGE1";
-pub(super) const HEADER_BYTES: usize = 32;
+pub(super) const HEADER_BYTES: usize = 48;
 const FRAME_HEADER: usize = 24;
 /// No entry is larger; a longer length is damage.
 pub(super) const PAYLOAD_MAX: usize = 4 * 1024 * 1024;
 
-/// The header of a segment whose first entry will have number `first`.
-pub(super) fn header(first: u64, time: u64) -> [u8; HEADER_BYTES] {
+/// The header of a segment of `stream` whose first entry will have number `first`.
+pub(super) fn header(stream: Stream, first: u64, time: u64) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..8].copy_from_slice(&SEGMENT_MAGIC);
     header[8..16].copy_from_slice(&first.to_le_bytes());
     header[16..24].copy_from_slice(&time.to_le_bytes());
-    let sum = xxh3_64(&header[..24]);
-    header[24..].copy_from_slice(&sum.to_le_bytes());
+    header[24..40].copy_from_slice(&stream.0);
+    let sum = xxh3_64(&header[..40]);
+    header[40..].copy_from_slice(&sum.to_le_bytes());
     header
+}
+
+/// What a header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// The number of the first entry.
+    pub first: u64,
+    pub stream: Stream,
+}
+
+impl Header {
+    /// `None` if the bytes do not begin with a whole header.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Header> {
+        let (content, sum) = bytes.get(..HEADER_BYTES)?.split_last_chunk()?;
+        if !content.starts_with(&SEGMENT_MAGIC) || xxh3_64(content) != u64::from_le_bytes(*sum) {
+            return None;
+        }
+        let first = u64::from_le_bytes(*content.get(8..)?.first_chunk()?);
+        let stream = Stream(*content.get(24..)?.first_chunk()?);
+        Some(Header { first, stream })
+    }
 }
 
 /// Appends an entry's frame.
@@ -32,8 +55,8 @@ pub(super) fn push_trailer(out: &mut Vec<u8>, next: u64) {
 }
 
 /// A whole segment at once.
-pub fn closed_segment(first: u64, payloads: &[Vec<u8>], time: u64) -> Vec<u8> {
-    let mut bytes = header(first, time).to_vec();
+pub fn closed_segment(stream: Stream, first: u64, payloads: &[Vec<u8>], time: u64) -> Vec<u8> {
+    let mut bytes = header(stream, first, time).to_vec();
     for (number, payload) in (first..).zip(payloads) {
         push_entry(&mut bytes, number, payload);
     }
@@ -73,6 +96,7 @@ pub enum Item<'a> {
 /// Walks over a segment's bytes.
 pub struct Segment<'a> {
     bytes: &'a [u8],
+    stream: Option<Stream>,
     at: usize,
     /// The number the next entry should have; unknown behind a damaged header.
     next: Option<u64>,
@@ -84,9 +108,15 @@ pub struct Segment<'a> {
 impl<'a> Segment<'a> {
     /// Begins at the header.
     pub fn new(bytes: &'a [u8]) -> Self {
-        let next = first_number(bytes);
-        let at = if next.is_some() { HEADER_BYTES } else { 0 };
-        Segment { bytes, at, next, pending: None, done: false, closed: false }
+        let header = Header::parse(bytes);
+        let (at, next) = (header.map_or(0, |_| HEADER_BYTES), header.map(|header| header.first));
+        let stream = header.map(|header| header.stream);
+        Segment { bytes, stream, at, next, pending: None, done: false, closed: false }
+    }
+
+    /// The stream to which the entries belong; unknown behind a damaged header.
+    pub fn stream(&self) -> Option<Stream> {
+        self.stream
     }
 
     /// The number of the next entry, as far as known: after the walk, what the next segment begins with.
@@ -172,20 +202,13 @@ impl<'a> Iterator for Segment<'a> {
     }
 }
 
-pub(super) fn first_number(bytes: &[u8]) -> Option<u64> {
-    let header = bytes.get(..HEADER_BYTES)?;
-    let sum = u64::from_le_bytes(header[24..].try_into().ok()?);
-    (header[..8] == SEGMENT_MAGIC && xxh3_64(&header[..24]) == sum)
-        .then(|| u64::from_le_bytes(header[8..16].try_into().unwrap_or_default()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     fn segment(payloads: &[Vec<u8>]) -> Vec<u8> {
-        let mut bytes = header(5, 99).to_vec();
+        let mut bytes = header(Stream([7; 16]), 5, 99).to_vec();
         for (number, payload) in (5..).zip(payloads) {
             push_entry(&mut bytes, number, payload);
         }
@@ -208,6 +231,14 @@ mod tests {
         let payloads = [inner, b"x".to_vec()];
         let bytes = segment(&payloads);
         assert_eq!(Segment::new(&bytes).collect::<Vec<_>>(), whole(&payloads));
+    }
+
+    #[test]
+    fn a_segment_names_its_stream() {
+        let mut bytes = segment(&[b"one".to_vec()]);
+        assert_eq!(Segment::new(&bytes).stream(), Some(Stream([7; 16])));
+        bytes[30] ^= 1;
+        assert_eq!(Segment::new(&bytes).stream(), None, "its header is damaged");
     }
 
     proptest! {

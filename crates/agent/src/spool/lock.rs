@@ -1,12 +1,15 @@
 //! One agent per spool: the lock that says somebody is writing.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+use crate::counters::Counters;
+use crate::state;
 
 const NAME: &str = "lock";
 
@@ -17,9 +20,15 @@ pub struct SpoolLock {
 }
 
 /// Takes the lock; `None` if another agent has it.
-pub fn take(dir: &Path) -> io::Result<Option<SpoolLock>> {
-    let file =
-        OpenOptions::new().create(true).truncate(false).write(true).mode(0o640).open(dir.join(NAME))?;
+pub fn take(dir: &Path, counters: &Counters) -> io::Result<Option<SpoolLock>> {
+    let path = dir.join(NAME);
+    match fs::symlink_metadata(&path) {
+        // Another agent may hold it, so it stays in its place, even if its mode keeps us out.
+        Ok(meta) if meta.is_file() => drop(fs::set_permissions(&path, Permissions::from_mode(0o640))),
+        Ok(_) => state::set_aside(dir, NAME, "not a regular file", counters),
+        Err(_) => {}
+    }
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o640).open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(SpoolLock { _file: file })),
         Err(Errno::WOULDBLOCK) => Ok(None),

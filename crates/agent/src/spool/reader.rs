@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use record::entry::Entry;
 
-use super::frame::{self, Item, Segment};
+use super::frame::{self, Header, Item, Segment};
 use super::{SUFFIX, lock};
 
 /// A segment's place in the order, and its file.
@@ -34,9 +34,15 @@ pub fn segments(dir: &Path) -> io::Result<Vec<SegmentFile>> {
 
 /// The number of a segment's first entry; `None` if its header cannot be read.
 pub fn first_number(path: &Path) -> Option<u64> {
-    let mut header = [0; frame::HEADER_BYTES];
-    fs::File::open(path).and_then(|mut file| file.read_exact(&mut header)).ok()?;
-    frame::first_number(&header)
+    header(path).map(|header| header.first)
+}
+
+/// A segment's header, if it is whole.
+pub fn header(path: &Path) -> Option<Header> {
+    let mut bytes = Vec::with_capacity(frame::HEADER_BYTES);
+    let file = fs::File::open(path).ok()?;
+    file.take(frame::HEADER_BYTES as u64).read_to_end(&mut bytes).ok()?;
+    Header::parse(&bytes)
 }
 
 /// Something in the spool that is not whole.

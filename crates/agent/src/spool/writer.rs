@@ -6,8 +6,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use record::batch::Stream;
+
 use super::frame::{self, HEADER_BYTES, PAYLOAD_MAX, Segment};
 use super::{SUFFIX, segments};
+use crate::counters::Counters;
+use crate::state;
 
 /// How much the spool may hold, and when a segment is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +19,14 @@ pub struct SpoolLimits {
     pub max_bytes: u64,
     pub segment_bytes: u64,
     pub segment_age: Duration,
+}
+
+/// What new entries are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numbering {
+    pub stream: Stream,
+    /// No smaller number is given: those were shipped, and their segments removed.
+    pub least: u64,
 }
 
 /// Why an entry was not written.
@@ -32,6 +44,7 @@ pub enum SpoolError {
 pub struct SpoolWriter {
     dir: PathBuf,
     limits: SpoolLimits,
+    stream: Stream,
     current: Option<Current>,
     next_number: u64,
     next_index: u64,
@@ -48,21 +61,28 @@ struct Current {
 }
 
 impl SpoolWriter {
-    /// Opens the spool, closing what an earlier agent left open; numbering goes on where it stopped, and not
-    /// before `least`: numbers that were shipped, and their segments removed, are not given again.
-    pub fn open(dir: &Path, limits: SpoolLimits, least: u64) -> io::Result<Self> {
+    /// Opens the spool, closing what an earlier agent left open; numbering goes on where it stopped. A segment that cannot
+    /// be read is set aside.
+    pub fn open(
+        dir: &Path,
+        limits: SpoolLimits,
+        numbering: Numbering,
+        counters: &Counters,
+    ) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let mut writer = SpoolWriter {
             dir: dir.to_owned(),
             limits,
+            stream: numbering.stream,
             current: None,
-            next_number: least.max(1),
+            next_number: numbering.least.max(1),
             next_index: 1,
             closed_bytes: 0,
         };
         for file in segments(dir)? {
             writer.next_index = file.index + 1;
-            let bytes = fs::read(&file.path)?;
+            let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+            let Some(bytes) = state::read(dir, &name, counters).content() else { continue };
             writer.closed_bytes += bytes.len() as u64;
             let mut segment = Segment::new(&bytes);
             let mut is_open = false;
@@ -111,7 +131,7 @@ impl SpoolWriter {
         let mut frames =
             Vec::with_capacity(payloads.iter().map(|p| p.len() + 32).sum::<usize>() + HEADER_BYTES);
         if self.current.is_none() {
-            frames.extend(frame::header(self.next_number, now_ns));
+            frames.extend(frame::header(self.stream, self.next_number, now_ns));
         }
         for (number, payload) in (self.next_number..).zip(payloads) {
             if payload.len() > PAYLOAD_MAX {

@@ -234,7 +234,7 @@ impl Account {
     }
 
     fn learn(&mut self, process: &Process, about: &About) {
-        self.meet(process.start, process.uid);
+        self.meet(process.start, process.credentials.real());
         self.cluster = self.cluster.take().or_else(|| about.variables().text("SLURM_CLUSTER_NAME"));
         let Some(env) = &about.env else { return };
         let variables = Variables(env);
@@ -296,7 +296,7 @@ impl Table {
             subject,
             start: process.start,
             end,
-            uid: process.uid,
+            uid: process.credentials.real(),
             sums: process.sums(),
             was_killed: status.is_some_and(|status| status & 0x7f == SIGKILL),
             was_killed_for_memory: false,

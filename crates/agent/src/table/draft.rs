@@ -3,25 +3,27 @@
 use std::cell::RefCell;
 use std::fs::File as OsFile;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use record::bytes::Bytes;
 use record::entry::{Container, EndedBy, Image, ImageKey, ObjectList, Used, WithoutGuest};
-use record::guest::{Object, Start, decode_late};
-use record::rules::{Redactor, Rules};
+use record::guest::{Object, Start, decode_late, weight_of_list};
+use record::rules::Rules;
 use record::wire::late;
 use sample::process::FileStat;
 
-use super::look::is_guest_library;
+use super::spaces::{self, SharedSpace};
 use super::usage::{self, Base, Sum};
-use super::{Live, Process, Surroundings};
+use super::{Credentials, Live, PROCESS_BYTES, Process, Surroundings};
 use crate::container;
-use crate::files::{self, Files, ListKey, Place};
+use crate::files::{self, Files, Inode, ListKey, Place, Seen};
 use crate::job::{self, Job, Variables};
+use crate::shares::Held;
+
+/// What a path or a note takes beside its bytes.
+const PATH_OVERHEAD: usize = 48;
 
 /// What a process hands on to its children.
 #[derive(Debug, Clone, Default)]
@@ -34,22 +36,25 @@ pub struct Context {
 }
 
 /// An executable.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Exe {
     pub path: Bytes,
     /// The path as the link has it, with its mark if the file is deleted.
     pub link: Bytes,
     pub deleted: bool,
     pub stat: Option<FileStat>,
+    /// The file that the kernel mapped as the program.
+    pub inode: Option<Inode>,
 }
 
 impl Exe {
     /// Makes the file known. The link leads to the very file while the process lives, also where its path
     /// does not; afterwards the path has to do.
-    pub fn note(&self, pid: u32, around: &Surroundings) -> Option<u64> {
-        let path = PathBuf::from(std::ffi::OsStr::from_bytes(&self.path));
-        let places = vec![Place::Host(around.proc.path(pid, "exe")), Place::Host(path)];
-        Some(around.files.note(&self.path, places, &self.stat?))
+    pub fn note(&self, pid: u32, user: u32, around: &Surroundings) -> Option<u64> {
+        let path = &self.path;
+        let places =
+            vec![Place::Executable(pid), Place::Host(path.clone()), Place::Inside(pid, path.clone())];
+        Some(around.files.note(user, path, places, &self.stat?))
     }
 }
 
@@ -59,9 +64,9 @@ pub enum Objects {
     #[default]
     Unknown,
     /// The guest's list.
-    Told { list: Vec<Object>, key: ListKey, cut: u64 },
-    /// What `/proc` shows.
-    Mapped { list: Vec<Object>, key: ListKey },
+    Told { list: Vec<Seen>, key: ListKey, cut: u64 },
+    /// What the kernel has mapped, without a word of a guest.
+    Mapped { list: Vec<Seen>, key: ListKey },
 }
 
 /// What is known about a program image; forked copies share it.
@@ -76,7 +81,7 @@ pub struct About {
     pub env: Option<Vec<Bytes>>,
     pub objects: Objects,
     /// Objects loaded after the start.
-    pub late: Option<(Vec<Object>, ListKey)>,
+    pub late: Option<(Vec<Seen>, ListKey)>,
     pub late_cut: u64,
     pub container: Option<Container>,
     /// The mount namespace, if it is not ours.
@@ -89,6 +94,19 @@ pub struct About {
     pub earlier: bool,
     /// When `/proc` was read last, monotonic.
     pub looked_at: u64,
+    /// What all of this takes of its user's share of memory.
+    pub held: Option<Held>,
+    /// It took more than that share.
+    pub is_stripped: bool,
+    /// What the kernel says is mapped.
+    pub space: Option<SharedSpace>,
+}
+
+/// Whose process it is of which an image is learned.
+#[derive(Debug, Clone, Copy)]
+pub struct Owner {
+    pub pid: u32,
+    pub user: u32,
 }
 
 impl About {
@@ -96,99 +114,225 @@ impl About {
         Variables(&self.ids)
     }
 
+    /// Takes what all of this needs of its user's share of memory. If that is used up, only the program's path is kept.
+    pub fn hold(&mut self, user: u32, around: &Surroundings) {
+        self.held = None;
+        self.held = around.memory.hold(user, self.weight());
+        if self.held.is_some() {
+            return;
+        }
+        if !std::mem::replace(&mut self.is_stripped, true) {
+            around.counters.images_without_content.one();
+        }
+        (self.argv, self.env, self.cwd, self.late) = (None, None, None, None);
+        (self.ids, self.objects) = (Vec::new(), Objects::Unknown);
+    }
+
+    /// How much memory this takes, about.
+    fn weight(&self) -> usize {
+        let lists = [self.argv.as_deref(), self.env.as_deref(), Some(&self.ids[..])].into_iter().flatten();
+        let objects = match &self.objects {
+            Objects::Unknown => &[][..],
+            Objects::Told { list, .. } | Objects::Mapped { list, .. } => list,
+        };
+        let late = self.late.as_ref().map_or(&[][..], |(list, _)| list);
+        let paths = self.exe.as_ref().map_or(0, |exe| 2 * exe.path.len())
+            + self.cwd.as_ref().map_or(0, |cwd| cwd.len());
+        size_of::<About>()
+            + paths
+            + lists.map(weight_of_list).sum::<usize>()
+            + objects.iter().chain(late).map(Seen::weight).sum::<usize>()
+    }
+
     /// Forgets what was read in `/proc` if the next image had begun by then: it may be the next one's.
     pub fn distrust_after(&mut self, next_image: u64) {
         if !self.from_guest && self.looked_at >= next_image {
-            *self = About { earlier: self.earlier, suppressed: self.suppressed, ..About::default() };
+            *self = About {
+                earlier: self.earlier,
+                suppressed: self.suppressed,
+                space: self.space.take(),
+                ..About::default()
+            };
         }
     }
 
-    /// Takes over what the guest says at its end, in the memory it shares with us.
-    pub fn hear_late(&mut self, memory: Option<OwnedFd>, pid: u32, files: &Files) {
-        let Some(memory) = memory else { return };
-        let mut bytes = vec![0; late::BYTES];
-        // The size is whatever the process made of it.
-        let Ok(n) = OsFile::from(memory).read_at(&mut bytes, 0) else { return };
-        if let Some(Ok(late)) = bytes.get(..n).and_then(decode_late) {
-            self.late_cut = u64::from(late.cut) + u64::from(late.unloaded);
-            self.set_late(late.paths.into_iter(), pid, files);
+    /// Takes over what the guest says at its end, in the memory it shares with us. The kernel's word comes first.
+    pub fn hear_late(
+        &mut self,
+        memory: Option<(OwnedFd, Held)>,
+        owner: Owner,
+        is_whole: bool,
+        files: &Files,
+    ) {
+        let mut told = Vec::new();
+        if let Some((memory, _held)) = memory {
+            let mut bytes = vec![0; late::BYTES];
+            // The size is whatever the process made of it.
+            let n = OsFile::from(memory).read_at(&mut bytes, 0).unwrap_or(0);
+            if let Some(Ok(late)) = bytes.get(..n).and_then(decode_late) {
+                // The kernel has reported those as well.
+                let missing = u64::from(late.cut) + u64::from(late.unloaded);
+                self.late_cut = if is_whole { 0 } else { missing };
+                told = late.objects;
+            }
+        }
+        self.set_late(told, owner, files);
+    }
+
+    /// The objects mapped besides those at the start, and those that the guest claims beside them.
+    fn set_late(&mut self, told: Vec<Object>, owner: Owner, files: &Files) {
+        let Objects::Told { list: known, .. } = &self.objects else { return };
+        let late = match &self.space {
+            Some(space) => space.borrow().late(known, told),
+            None => told.into_iter().map(spaces::claim).collect(),
+        };
+        // What was seen while it lived is not forgotten when nothing more is known.
+        if late.is_empty() {
+            return;
+        }
+        let key = ListKey::new(&late, self.namespace.as_deref());
+        let _ = files.resolve(owner.user, key, &late, owner.pid, self.namespace.is_some());
+        self.late = Some((late, key));
+    }
+
+    /// Takes over what the kernel has mapped: beside the guest's list, or for the objects where no guest speaks.
+    pub fn note_mapped(&mut self, owner: Owner, files: &Files) {
+        if self.from_guest {
+            self.set_late(Vec::new(), owner, files);
+        } else {
+            self.set_mapped(owner, files);
         }
     }
 
-    pub fn set_late(&mut self, paths: impl Iterator<Item = Bytes>, pid: u32, files: &Files) {
-        let objects =
-            paths.filter(|path| !is_guest_library(path)).map(|path| Object { path, ..Object::default() });
-        let list: Vec<Object> = objects.collect();
+    /// Finds again what an earlier agent has listed: it runs, so the kernel has it mapped.
+    pub fn find_again(&mut self, owner: Owner, files: &Files) {
+        let (Objects::Told { list, key, .. }, Some(space)) = (&mut self.objects, &self.space) else { return };
+        for seen in list.iter_mut().filter(|seen| !seen.claimed) {
+            seen.inode = space.borrow().named(&seen.path);
+        }
+        *key = ListKey::new(list, self.namespace.as_deref());
+        let _ = files.resolve(owner.user, *key, list, owner.pid, self.namespace.is_some());
+    }
+
+    fn set_mapped(&mut self, owner: Owner, files: &Files) {
+        let Some(space) = self.space.as_ref().filter(|_| !self.from_guest && !self.off) else { return };
+        let list = space.borrow().objects(u64::MAX, Vec::new());
+        if list.is_empty() {
+            return;
+        }
         let key = ListKey::new(&list, self.namespace.as_deref());
-        let inside = self.namespace.is_some().then_some(pid);
-        self.late = (!list.is_empty()).then(|| {
-            let _ = files.resolve(key, &list, inside);
-            (list, key)
+        let _ = files.resolve(owner.user, key, &list, owner.pid, self.namespace.is_some());
+        self.objects = Objects::Mapped { list, key };
+    }
+
+    /// The program is the file that the kernel has mapped first. What `/proc` shows may be the next image's already.
+    pub fn settle_exe(&mut self) {
+        let Some(space) = self.space.as_ref().map(|space| space.borrow()) else { return };
+        let Some(program) = space.program() else { return };
+        let is_it = |exe: &Exe| {
+            let number = exe.stat.map(|stat| stat.inode).or(exe.inode.map(|inode| inode.number));
+            number == Some(program.inode.number) || exe.stat.is_some() && exe.path == program.path
+        };
+        if let Some(exe) = self.exe.as_mut().filter(|exe| is_it(exe)) {
+            exe.inode = Some(program.inode);
+            return;
+        }
+        let mark: &[u8] = if program.deleted { b" (deleted)" } else { b"" };
+        self.exe = Some(Exe {
+            link: Bytes([&program.path[..], mark].concat()),
+            path: program.path.clone(),
+            deleted: program.deleted,
+            stat: None,
+            inode: Some(program.inode),
         });
     }
 
-    /// Keeps of a guest's arguments and environment what the site's rules allow: a guest in a container does
-    /// not see them, and goes by the default ones.
-    fn take_words(&mut self, argv: Vec<Bytes>, env: Vec<Bytes>, around: &Surroundings) {
-        let Some(rules) = Rules::new(&around.rules) else { return };
-        let name = |variable: &Bytes| variable.iter().position(|b| *b == b'=').unwrap_or(variable.len());
-        let program = argv.first().cloned().unwrap_or_default();
-        let mut redactor = Redactor::new(rules, &program);
-        let mut redact = |arg: &Bytes| {
-            let mut out = Vec::with_capacity(arg.len());
-            redactor.arg(arg, &mut out);
-            Bytes(out)
-        };
-        self.argv = Some(argv.iter().map(&mut redact).collect());
-        let keep = |variable: &Bytes| {
-            let (name, value) = variable.split_at_checked(name(variable))?;
-            let mut out = [name, b"="].concat();
-            let value = value.strip_prefix(b"=").unwrap_or(value);
-            Redactor::new(rules, b"").variable(name, value, &mut out);
-            rules.keeps_variable(name).then_some(Bytes(out))
-        };
-        self.env = Some(env.iter().filter_map(keep).collect());
-    }
-
     /// Remembers in which mount namespace the process is, if not in ours, and has it looked at.
-    pub fn enter(&mut self, namespace: Option<&[u8]>, pid: u32, around: &Surroundings) {
+    pub fn enter(&mut self, namespace: Option<&[u8]>, owner: Owner, around: &Surroundings) {
         if let Some(namespace) = namespace {
-            around.files.enter(namespace, pid);
+            around.files.enter(owner.user, namespace, owner.pid);
             self.namespace = Some(namespace.to_vec());
         }
     }
 
-    /// Takes over what the guest says.
-    pub fn hear(&mut self, start: Start, pid: u32, around: &Surroundings, own_namespace: Option<&[u8]>) {
-        let known = self.exe.take().filter(|known| known.link == start.exe);
+    /// Takes over what the guest says. `is_whole` says that the kernel's list of mapped files is.
+    pub fn hear(
+        &mut self,
+        start: Start,
+        owner: Owner,
+        is_whole: bool,
+        around: &Surroundings,
+        own_namespace: Option<&[u8]>,
+    ) {
+        let known = self.exe.take().filter(|known| known.link == start.exe || known.inode.is_some());
         if known.is_none() && !start.exe.is_empty() {
             // Gone before we looked, or another image's: the inode in its accounting may tell more.
             let path = Bytes::from(start.exe.strip_suffix(b" (deleted)").unwrap_or(&start.exe));
             let deleted = path.len() < start.exe.len();
-            self.exe = Some(Exe { path, link: start.exe, deleted, stat: None });
+            self.exe = Some(Exe { path, link: start.exe, deleted, ..Exe::default() });
         } else {
             self.exe = known;
         }
-        self.take_words(start.argv, start.env, around);
+        self.settle_exe();
+        (self.argv, self.env) = (Some(start.argv), Some(start.env));
         self.argv_cut = start.argv_cut;
         self.cwd = start.cwd.or(self.cwd.take());
         self.ids = start.ids;
         self.from_guest = true;
         self.container = container::from_variables(Variables(&self.ids));
-        let namespace = around.proc.mount_namespace(pid);
+        let namespace = around.proc.mount_namespace(owner.pid);
         let inside = namespace.as_deref().filter(|namespace| Some(*namespace) != own_namespace);
-        self.enter(inside, pid, around);
-        let key = ListKey::new(&start.objects, inside);
-        let _ = around.files.resolve(key, &start.objects, inside.map(|_| pid));
-        self.objects = Objects::Told { list: start.objects, key, cut: start.objects_cut };
+        self.enter(inside, owner, around);
+        let list = match &self.space {
+            Some(space) => space.borrow().objects(start.time, start.objects),
+            None => start.objects.into_iter().map(spaces::claim).collect(),
+        };
+        let key = ListKey::new(&list, inside);
+        let _ = around.files.resolve(owner.user, key, &list, owner.pid, inside.is_some());
+        let cut = if is_whole { 0 } else { start.objects_cut };
+        self.objects = Objects::Told { list, key, cut };
     }
 }
 
 /// A finished image with the lists it refers to.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Finished {
     pub image: Image,
     pub lists: Vec<Arc<ObjectList>>,
+    /// The user it counts as, and what it takes of their share of memory.
+    pub user: u32,
+    pub held: Option<Held>,
+}
+
+impl Finished {
+    /// Takes what it needs of its user's share of memory; without it, only what the kernel told is kept.
+    pub fn new(mut image: Image, mut lists: Vec<Arc<ObjectList>>, around: &Surroundings) -> Finished {
+        let user = image.uid.map_or(super::NOBODY, |uid| around.owners.of(uid));
+        let mut held = around.memory.hold(user, weight(&image, &lists));
+        if held.is_none() {
+            around.counters.images_without_content.one();
+            (image.argv, image.env, image.cwd) = (None, None, None);
+            (image.modules, image.module_files) = (None, None);
+            (image.objects, image.late_objects) = (None, None);
+            lists.clear();
+            // As many as may be queued, and no more, are held in all.
+            held = Some(around.memory.hold_anyway(user, PROCESS_BYTES));
+        }
+        Finished { image, lists, user, held }
+    }
+}
+
+/// How much memory an image takes on its way to the spool, about. A list is shared with all that have loaded the same.
+fn weight(image: &Image, lists: &[Arc<ObjectList>]) -> usize {
+    let strings = [&image.argv, &image.env, &image.modules, &image.module_files];
+    let objects = |list: &Arc<ObjectList>| {
+        let weight: usize = list.objects.iter().map(|object| object.path.len() + 3 * PATH_OVERHEAD).sum();
+        weight / Arc::strong_count(list)
+    };
+    PROCESS_BYTES
+        + strings.into_iter().flatten().map(|list| weight_of_list(list)).sum::<usize>()
+        + [&image.exe, &image.cwd].into_iter().flatten().map(|path| path.len()).sum::<usize>()
+        + lists.iter().map(objects).sum::<usize>()
 }
 
 /// An image that has ended.
@@ -201,7 +345,8 @@ pub struct Draft {
     /// When it began to wait.
     pub ended_at: u64,
     pub ppid: Option<u32>,
-    pub uid: Option<u32>,
+    pub credentials: Credentials,
+    pub held: Option<Held>,
     pub context: Rc<Context>,
     pub about: Rc<RefCell<About>>,
     pub sum: Rc<RefCell<Sum>>,
@@ -226,7 +371,8 @@ impl Draft {
             status: None,
             ended_at: 0,
             ppid: process.ppid,
-            uid: process.uid,
+            credentials: process.credentials,
+            held: None,
             context: process.context.clone(),
             about: image.about.clone(),
             sum: image.sum.clone(),
@@ -245,13 +391,6 @@ impl Draft {
         self.ended_at = time;
         self.ended_by = by;
         self.status = status;
-    }
-
-    /// Whether a guest should have spoken that was not heard: one has in a process before this one.
-    pub fn expects_guest(&self) -> bool {
-        let about = self.about.borrow();
-        let is_copy = self.forked_from.is_some() && self.key.exec == 0;
-        self.context.has_guest && !about.from_guest && !about.off && !about.suppressed && !is_copy
     }
 
     /// Whether nothing more can be expected.
@@ -279,15 +418,21 @@ impl Draft {
         jobs_are_told: bool,
         cluster: Option<&str>,
     ) -> Option<Finished> {
+        self.about.borrow_mut().settle_exe();
         self.find_exe_by_inode(&around.files);
         let about = self.about.borrow();
         let exe_path = about.exe.as_ref().map(|exe| exe.path.clone());
-        if about.suppressed || self.is_skipped(around, exe_path.as_ref()) {
+        if self.is_skipped(around, exe_path.as_ref()) {
             around.counters.suppressed_by_rule.one();
             return None;
         }
-        let exe_file = about.exe.as_ref().and_then(|exe| exe.note(self.key.pid, around));
+        if about.suppressed {
+            around.counters.guest_suppression_refused.one();
+        }
         let (objects, objects_cut) = resolved(&about.objects, &around.files);
+        let user = around.user_of(&self.credentials);
+        let noted = about.exe.as_ref().and_then(|exe| exe.note(self.key.pid, user, around));
+        let exe_file = noted.or_else(|| program_of(&about, objects.as_deref()));
         let late = about
             .late
             .as_ref()
@@ -309,7 +454,7 @@ impl Draft {
             exit_code: self.exit_code(),
             signal: self.signal(),
             ppid: self.ppid,
-            uid: self.uid,
+            uid: self.credentials.real(),
             user: None,
             host: around.host.clone(),
             place,
@@ -335,7 +480,15 @@ impl Draft {
             without_guest,
             ranks: Vec::new(),
         };
-        Some(Finished { image, lists: objects.into_iter().chain(late).collect() })
+        let lists: Vec<Arc<ObjectList>> = objects.into_iter().chain(late).collect();
+        let claimed = lists.iter().flat_map(|list| &list.objects).filter(|object| object.claimed).count();
+        around.counters.objects_claimed.add(claimed as u64);
+        drop(about);
+        if Rc::strong_count(&self.about) == 1 {
+            // Nobody else knows it: it is gone in a moment, and the record is in its place.
+            self.about.borrow_mut().held = None;
+        }
+        Some(Finished::new(image, lists, around))
     }
 
     /// The name of the cluster, if this is a process of a job and says it.
@@ -347,7 +500,7 @@ impl Draft {
     fn is_skipped(&self, around: &Surroundings, exe: Option<&Bytes>) -> bool {
         let Some(rules) = Rules::new(&around.rules) else { return false };
         exe.is_some_and(|exe| rules.skips_exe(exe))
-            || self.uid.is_some_and(|uid| rules.skips_uid(uid.to_string().as_bytes()))
+            || self.credentials.real().is_some_and(|uid| rules.skips_uid(uid.to_string().as_bytes()))
     }
 
     /// A program that was gone before it could be looked at has left its inode in the accounting.
@@ -367,9 +520,11 @@ impl Draft {
                 uid: file.uid,
                 mode: file.mode,
             };
-            let told = about.exe.take().map(|exe| exe.path);
-            let path = told.unwrap_or(file.path);
-            about.exe = Some(Exe { link: path.clone(), path, deleted: false, stat: Some(stat) });
+            // A path that only the message has is a claim.
+            let known = about.exe.take().filter(|exe| exe.inode.is_some());
+            let path = known.as_ref().map_or(file.path, |exe| exe.path.clone());
+            let inode = known.and_then(|exe| exe.inode);
+            about.exe = Some(Exe { link: path.clone(), path, deleted: false, stat: Some(stat), inode });
         }
     }
 
@@ -430,6 +585,13 @@ impl Draft {
         }
         Some(reason)
     }
+}
+
+/// The file of the program, which is the first of the objects if the kernel has reported them.
+fn program_of(about: &About, objects: Option<&ObjectList>) -> Option<u64> {
+    let (Objects::Told { list, .. } | Objects::Mapped { list, .. }) = &about.objects else { return None };
+    let inode = about.exe.as_ref()?.inode?;
+    (list.first()?.inode == Some(inode)).then(|| objects?.objects.first()?.file)?
 }
 
 fn resolved(objects: &Objects, files: &Files) -> (Option<Arc<ObjectList>>, u64) {

@@ -4,18 +4,21 @@ use std::rc::Rc;
 
 use record::bytes::Bytes;
 use record::entry::{JobFrom, source};
-use record::guest::Object;
 use record::rules::{Redactor, Rules};
 use record::wire::is_identifying;
 
-use super::draft::{About, Context, Exe, Objects};
+use super::draft::{About, Context, Exe, Owner};
 use super::{LOOK_WITH_GUEST_NS, LOOK_WITHOUT_GUEST_NS, Look, Process, Table};
-use crate::files::ListKey;
 use crate::job::{self, Job};
 use crate::{clock, container, session};
 
 /// Arguments are kept up to this many bytes in all, as the guest keeps them.
 const ARGV_MAX: usize = 16 * 1024;
+const ARGUMENTS_MAX: usize = 4096;
+/// And kept variables.
+const ENVIRONMENT_MAX: usize = 32 * 1024;
+/// So many looks that are due later may be kept beside two for each process.
+const LOOKS_SPARE: usize = 4096;
 
 impl Table {
     /// Takes in a process that began before us.
@@ -24,7 +27,10 @@ impl Table {
         if stat.is_kernel_thread || stat.is_zombie {
             return;
         }
+        let uid = self.around.proc.status(pid).and_then(|status| status.uid);
+        let Some(held) = self.hold_process(uid.map(|(real, _)| real)) else { return };
         let mut process = Process::blank(self.around.clock.from_ticks(stat.start_ticks), &self.around.clock);
+        process.held = Some(held);
         process.ppid = Some(stat.ppid);
         process.threads = stat.threads.max(1);
         process.exec = 1;
@@ -71,18 +77,23 @@ impl Table {
         let Some(process) = self.live.get_mut(&pid) else { return };
         if let Some(exe) = exe {
             process.image.source |= source::PROC;
-            let exe = Exe::from(exe);
-            exe.note(pid, &self.around);
             let mut about = process.image.about.borrow_mut();
-            about.exe = Some(exe);
+            about.exe = Some(Exe::from(exe));
             about.looked_at = clock::monotonic_ns();
         }
-        if process.uid.is_none() {
-            process.uid = self.around.proc.status(pid).and_then(|status| status.uid).map(|(real, _)| real);
+        process.image.about.borrow_mut().settle_exe();
+        if process.credentials.real().is_none()
+            && let Some((real, effective)) = self.around.proc.status(pid).and_then(|status| status.uid)
+        {
+            process.credentials.learn(real, effective);
+        }
+        let uid = process.credentials.real();
+        if let Some(exe) = &process.image.about.borrow().exe {
+            exe.note(pid, self.around.user_of(&process.credentials), &self.around);
         }
         let is_stepd = process.image.about.borrow().exe.as_ref().is_some_and(|exe| is_stepd(&exe.path));
-        process.is_stepd = is_stepd && process.uid == Some(0);
-        let (uid, image_start) = (process.uid, process.image.start);
+        process.is_stepd = is_stepd && uid == Some(0);
+        let image_start = process.image.start;
         // Nobody but root leaves a step's group. The step daemon is for a moment in the job's only.
         let is_in_step = |job: &Job| {
             // One that is called by Slurm's own number has no name yet.
@@ -105,7 +116,7 @@ impl Table {
             step: 0,
         });
         if let Some(uid) = uid {
-            self.note_user(uid);
+            self.note_user(uid, pid);
         }
     }
 
@@ -171,36 +182,52 @@ impl Table {
         about.cwd = cwd.map(Bytes).or(about.cwd.take());
         let variables = about.variables();
         about.container = container::from_variables(variables).or(about.container.take());
+        about.hold(self.around.user_of(&process.credentials), &self.around);
         process.image.source |= source::PROC;
     }
 
     /// The objects a process has mapped. With a guest's list, only those that came later.
     pub(super) fn look_at_objects(&mut self, pid: u32) {
-        let proc = &self.around.proc;
-        let (Some(mapped), namespace) = (proc.mapped_objects(pid), proc.mount_namespace(pid)) else { return };
+        self.complete_space(pid);
+        let namespace = self.around.proc.mount_namespace(pid);
         let Some(process) = self.live.get_mut(&pid) else { return };
         let is_inside = namespace != self.own_namespace;
+        let owner = Owner { pid, user: self.around.user_of(&process.credentials) };
         let mut about = process.image.about.borrow_mut();
-        if about.off {
+        if about.off || about.space.is_none() {
             return;
         }
         about.looked_at = clock::monotonic_ns();
-        about.enter(namespace.as_deref().filter(|_| is_inside), pid, &self.around);
-        let mapped = mapped.into_iter().filter(|path| !is_guest_library(path)).map(Bytes);
-        if let Objects::Told { list, .. } = &about.objects {
-            let late: Vec<Bytes> =
-                mapped.filter(|path| !list.iter().any(|object| same_file(&object.path, path))).collect();
-            about.set_late(late.into_iter(), pid, &self.around.files);
+        about.enter(namespace.as_deref().filter(|_| is_inside), owner, &self.around);
+        about.note_mapped(owner, &self.around.files);
+        about.hold(owner.user, &self.around);
+        if !about.from_guest {
+            process.image.source |= source::PROC;
+        }
+    }
+
+    /// Asks `/proc` for what is mapped, where the kernel's records do not have all of it.
+    pub(super) fn complete_space(&mut self, pid: u32) {
+        let Some(process) = self.live.get(&pid) else { return };
+        let space = process.image.about.borrow().space.clone();
+        if space.as_ref().is_some_and(|space| self.spaces.is_whole(space)) {
             return;
         }
-        let list: Vec<Object> = mapped.map(|path| Object { path, ..Object::default() }).collect();
-        let key = ListKey::new(&list, namespace.as_deref().filter(|_| is_inside));
-        let _ = self.around.files.resolve(key, &list, is_inside.then_some(pid));
-        about.objects = Objects::Mapped { list, key };
-        process.image.source |= source::PROC;
+        let Some(mappings) = self.around.proc.mappings(pid) else { return };
+        let now = (clock::monotonic_ns(), process.credentials.real());
+        let space = self.spaces.complete(pid, space, now, mappings);
+        process.image.about.borrow_mut().space = Some(space);
     }
 
     pub(super) fn look_at_due(&mut self, now: u64) {
+        // Those of processes that are gone stay until they are due, which may be in an hour.
+        if self.look_later.len() > 2 * self.live.len() + LOOKS_SPARE {
+            let live = &self.live;
+            let is_live = |look: &Look| {
+                live.get(&look.pid).is_some_and(|process| process.image.start == look.image_start)
+            };
+            self.look_later.retain(is_live);
+        }
         while self.look_later.peek().is_some_and(|look| look.due <= now) {
             let Some(look) = self.look_later.pop() else { return };
             let is_same = |process: &Process| process.image.start == look.image_start;
@@ -229,7 +256,7 @@ impl From<sample::process::Exe> for Exe {
         if exe.deleted {
             link.extend(b" (deleted)");
         }
-        Exe { path: Bytes(exe.path), link: Bytes(link), deleted: exe.deleted, stat: exe.stat }
+        Exe { path: Bytes(exe.path), link: Bytes(link), deleted: exe.deleted, stat: exe.stat, inode: None }
     }
 }
 
@@ -247,33 +274,41 @@ impl About {
                 b"JOBGLASS" => self.off = matches!(value, b"off" | b"0" | b"no" | b"false"),
                 _ => {}
             }
-            let mut kept = variable[..=at].to_vec();
-            redactor.variable(name, value, &mut kept);
+            let redacted = || {
+                let mut kept = variable[..=at].to_vec();
+                redactor.variable(name, value, &mut kept);
+                Bytes(kept)
+            };
             if is_identifying(name) {
-                ids.push(Bytes(kept));
+                ids.push(redacted());
             } else if rules.keeps_variable(name) {
-                env.push(Bytes(kept));
+                env.push(redacted());
             }
         }
         self.ids = ids;
+        let mut bytes = 0;
+        env.retain(|variable: &Bytes| {
+            bytes += variable.len() + size_of::<Bytes>();
+            bytes <= ENVIRONMENT_MAX
+        });
         self.env = (!self.off).then_some(env);
     }
 
     fn take_arguments(&mut self, argv: &[Vec<u8>], cut: bool, rules: Rules) {
-        let program = argv.first().map_or(&[][..], |program| program);
-        let mut redactor = Redactor::new(rules, program);
-        let (mut kept, mut bytes) = (Vec::new(), 0);
-        for arg in argv {
+        let mut bytes = 0;
+        let fits = |arg: &&Vec<u8>| {
             bytes += arg.len() + 1;
-            if bytes > ARGV_MAX {
-                break;
-            }
+            bytes <= ARGV_MAX
+        };
+        let kept = argv.iter().take(ARGUMENTS_MAX).take_while(fits).count();
+        self.argv_cut = cut || kept < argv.len();
+        let mut redactor = Redactor::new(rules, argv.first().map_or(&[][..], |program| program));
+        let redacted = |arg: &Vec<u8>| {
             let mut out = Vec::with_capacity(arg.len());
             redactor.arg(arg, &mut out);
-            kept.push(Bytes(out));
-        }
-        self.argv_cut = cut || kept.len() < argv.len();
-        self.argv = Some(kept);
+            Bytes(out)
+        };
+        self.argv = Some(argv.iter().take(kept).map(redacted).collect());
     }
 }
 
@@ -284,10 +319,4 @@ fn is_stepd(path: &[u8]) -> bool {
 
 pub(super) fn is_guest_library(path: &[u8]) -> bool {
     path.ends_with(b"/libjobglass.so")
-}
-
-/// The loader names a library as it was found, `/proc` by its real path: compare the file's own name.
-fn same_file(told: &[u8], mapped: &[u8]) -> bool {
-    let name = |path: &[u8]| path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
-    told == mapped || told[name(told)..] == mapped[name(mapped)..]
 }

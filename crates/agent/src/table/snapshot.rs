@@ -4,13 +4,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use record::entry::{EndedBy, Image, ObjectList};
-use record::guest::Object;
 
-use super::draft::{About, Exe, Objects};
+use super::draft::{About, Exe, Objects, Owner};
 use super::usage::Base;
 use super::{Draft, Finished, LOOK_WITH_GUEST_NS, Look, Process, Table};
 use crate::clock::monotonic_ns;
-use crate::files::ListKey;
+use crate::files::{ListKey, Seen};
 
 /// A process's start is known to a clock tick, and an offset of the clock to what a look at it takes.
 const START_TOLERANCE_NS: u64 = 1_000_000_000;
@@ -45,7 +44,7 @@ impl Table {
                     objects: image.objects.filter(|_| objects.is_some()),
                     ..image
                 };
-                ended.push(Finished { image, lists: objects.map(Into::into).into_iter().collect() });
+                ended.push(Finished::new(image, objects.map(Into::into).into_iter().collect(), &self.around));
             }
         }
         ended
@@ -64,7 +63,10 @@ impl Table {
         let clock = &self.around.clock;
         let mut process = Process::blank(clock.from_ticks(stat.start_ticks), clock);
         process.ppid = image.ppid;
-        process.uid = image.uid;
+        if let Some(uid) = image.uid {
+            process.credentials.learn(uid, uid);
+        }
+        process.held = self.hold_process(image.uid);
         process.threads = stat.threads.max(1);
         process.exec = image.key.exec;
         process.key_start = image.key.process_start;
@@ -77,6 +79,11 @@ impl Table {
         let image_start = process.image.start;
         self.live.insert(pid, process);
         self.look_later.push(Look { due: monotonic_ns() + LOOK_WITH_GUEST_NS[0], pid, image_start, step: 1 });
+        self.complete_space(pid);
+        if let Some(process) = self.live.get(&pid) {
+            let owner = Owner { pid, user: self.around.user_of(&process.credentials) };
+            process.image.about.borrow_mut().find_again(owner, &self.around.files);
+        }
         self.look_at_job(pid);
         if let Some(job) = self.job_of_ancestors(stat.ppid) {
             self.tell_job(pid, job);
@@ -90,6 +97,7 @@ fn about(image: Image, objects: Option<ObjectList>, proc: &sample::Proc) -> Abou
         path,
         deleted: image.exe_deleted,
         stat: proc.exe(image.key.pid).and_then(|exe| exe.stat),
+        inode: None,
     });
     let ids = [("LOADEDMODULES", &image.modules), ("_LMFILES_", &image.module_files)].map(|(name, list)| {
         let list: Vec<&[u8]> = list.iter().flatten().map(|item| &item[..]).collect();
@@ -108,7 +116,7 @@ fn about(image: Image, objects: Option<ObjectList>, proc: &sample::Proc) -> Abou
     }
     let objects = match objects {
         Some(list) => {
-            let list: Vec<Object> = list.objects.into_iter().map(plain).collect();
+            let list: Vec<Seen> = list.objects.into_iter().map(plain).collect();
             Objects::Told { key: ListKey::new(&list, None), list, cut: image.objects_cut }
         }
         None => Objects::Unknown,
@@ -128,6 +136,8 @@ fn about(image: Image, objects: Option<ObjectList>, proc: &sample::Proc) -> Abou
     }
 }
 
-fn plain(object: record::entry::Object) -> Object {
-    Object { path: object.path, build_id: object.build_id, signature: object.signature }
+/// Without its file, which an earlier agent has looked at.
+fn plain(object: record::entry::Object) -> Seen {
+    let record::entry::Object { path, build_id, signature, claimed, .. } = object;
+    Seen { path, build_id, signature, claimed, ..Seen::default() }
 }

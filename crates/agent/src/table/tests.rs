@@ -4,15 +4,20 @@ use std::fs;
 use std::sync::Arc;
 
 use record::entry::{EndedBy, JobFrom, WithoutGuest};
-use record::guest::{Message, Start, Usage};
+use record::guest::{Message, Object, Start, Usage};
+use record::wire::{Writer, late};
 use sample::Proc;
+use sample::process::Mapping;
 use tempfile::TempDir;
 
 use super::{Finished, FromGuest, Surroundings, Table};
 use crate::clock::Clock;
 use crate::clock::tests::Hands;
 use crate::files::{Files, HashLimits};
-use crate::kernel::{Event, TaskStats};
+use crate::kernel::{Event, Record, TaskStats};
+use crate::owners::Owners;
+use crate::receive::Heard;
+use crate::shares::Shares;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -41,7 +46,8 @@ impl World {
             counters: Arc::default(),
             rules: Arc::new(rules),
             has_kernel: true,
-            memories_max: 10,
+            memory: Shares::new(1 << 20),
+            owners: Owners::default(),
         });
         World { proc, table }
     }
@@ -66,14 +72,35 @@ impl World {
     fn guest(&mut self, pid: u32, time: u64, exe: &str, used_us: u64) {
         let usage = Some(Usage { user_us: used_us, ..Usage::default() });
         let start = Start { time, exe: exe.as_bytes().into(), usage, ..Start::default() };
-        let message = Message::Start(Box::new(start));
-        self.table.guest(time, FromGuest { pid, uid: 7, message, memory: None });
+        self.hear(pid, 7, Message::Start(Box::new(start)));
+    }
+
+    fn hear(&mut self, pid: u32, uid: u32, message: Message) {
+        let mut from = sent(pid, uid, message);
+        from.received = from.time();
+        self.table.guest(from);
+    }
+
+    fn counted(&self, name: &str) -> u64 {
+        let counters = self.table.around.counters.snapshot();
+        counters.iter().find(|(counter, _)| counter == name).expect(name).1
     }
 
     /// Everything that has ended, as (pid, exec, end, status, program).
     fn ended(&mut self) -> Vec<Finished> {
         self.table.finish_all()
     }
+}
+
+/// Nothing is left to be read.
+fn all() -> Heard {
+    Heard { accepted_until: u64::MAX, ..Heard::default() }
+}
+
+fn sent(pid: u32, uid: u32, message: Message) -> FromGuest {
+    let whole = Shares::new(16);
+    let (held, slot) = (whole.hold(uid, 1).unwrap(), whole.hold(uid, 1).unwrap());
+    FromGuest { pid, uid, user: uid, message, memory: None, held, slot, received: 5 * SECOND }
 }
 
 fn fork(time: u64, parent: u32, child: u32) -> Event {
@@ -202,14 +229,23 @@ fn after_lost_events_what_runs_is_compared_with_what_is_known() {
 fn a_message_without_a_process_waits_and_is_counted() {
     let mut world = World::new();
     world.guest(10, 5, "/a", 0);
-    assert!(world.table.tick(6).is_empty());
+    assert!(world.table.tick(6, &all()).is_empty());
     world.events(&[fork(1, 1, 10), exec(4, 10)]);
-    world.table.tick(7);
+    world.table.tick(7, &all());
     world.events(&[exit(8, 10, 10, 0)]);
     assert_eq!(world.ended()[0].image.exe.as_ref().unwrap().to_string(), "/a");
-    world.guest(99, 5, "/b", 0);
-    world.table.tick(5 + 2 * SECOND);
-    assert_eq!(world.table.around.counters.guest_messages_unmatched.get(), 1);
+    world.guest(99, 15, "/b", 0);
+    world.table.note_events_until(14);
+    world.table.tick(20, &all());
+    assert_eq!(world.counted("guest_messages_unmatched"), 0, "its exec may not have been told yet");
+    world.table.note_events_until(15);
+    world.table.tick(21, &all());
+    assert_eq!(world.counted("guest_messages_unmatched"), 1);
+    world.guest(99, 15, "/b", 0);
+    assert_eq!(world.counted("guest_messages_unmatched"), 2, "its exec would be known");
+    world.guest(99, 16, "/b", 0);
+    world.ended();
+    assert_eq!(world.counted("guest_messages_unmatched"), 3, "what waits at the end is counted");
 }
 
 impl World {
@@ -276,7 +312,7 @@ fn an_account_that_its_process_has_left_is_no_job() {
     assert_eq!(world.table.census(3).accounts.len(), 1);
     // Only root is moved from one job to another.
     world.in_group(10, "/slurm_n1/uid_7/job_6/step_0");
-    world.events(&[Event::Uid { tgid: 10, real: 0, effective: 0 }, exec(4, 10)]);
+    world.events(&[Event::Uid { time: 3, tgid: 10, real: 0, effective: 0 }, exec(4, 10)]);
     let census = world.table.census(5);
     let jobs: Vec<_> = census.accounts.iter().map(|account| account.subject.job.as_deref()).collect();
     assert_eq!(jobs, [Some("6")]);
@@ -293,28 +329,36 @@ fn a_job_that_is_quiet_for_an_hour_is_forgotten() {
 }
 
 #[test]
-fn a_guest_that_should_speak_is_waited_for() {
+fn an_image_waits_until_all_is_read_that_its_user_had_sent() {
     let mut world = World::new();
-    world.events(&[fork(1, 1, 10), exec(2, 10)]);
-    world.guest(10, 3, "/bin/sh", 0);
-    // Its child was not heard, and a stranger has no guest to wait for.
-    world.events(&[fork(4, 10, 11), exec(5, 11), exit(6, 11, 11, 0)]);
-    world.events(&[fork(4, 1, 20), exec(5, 20), exit(6, 20, 20, 0)]);
-    let pids = |finished: Vec<Finished>| finished.iter().map(|one| one.image.key.pid).collect::<Vec<_>>();
-    assert_eq!(pids(world.table.tick(SECOND / 2 + 6)), [20]);
-    world.guest(11, 5, "/bin/true", 0);
-    let heard = world.table.tick(SECOND);
-    assert!(heard.is_empty() || heard[0].image.source & record::entry::source::GUEST != 0);
-    world.events(&[fork(4, 10, 12), exec(5, 12), exit(6, 12, 12, 0)]);
-    assert!(!pids(world.table.tick(SECOND)).contains(&12));
-    assert!(pids(world.table.tick(3 * SECOND / 2 + 6)).contains(&12));
+    let become_user = Event::Uid { time: 3, tgid: 10, real: 7, effective: 7 };
+    let end = SECOND;
+    let late = end + SECOND;
+    world.events(&[fork(1, 1, 10), exec(2, 10), become_user, exit(end, 10, 10, 0)]);
+    let unread = |user: u32| Heard { accepted_until: late, unread: [user].into() };
+    let mut count = |now: u64, heard: &Heard| world.table.tick(now, heard).len();
+    assert_eq!(count(end + SECOND / 4, &all()), 0, "what else the kernel says may be on its way");
+    assert_eq!(count(late, &Heard { accepted_until: end - 1, ..all() }), 0, "a socket may have it");
+    assert_eq!(count(late, &unread(7)), 0, "the user's line may have it");
+    assert_eq!(count(late, &unread(8)), 1, "what another user sends does not matter");
+    assert!(!world.table.has_waited_since(0, late));
+}
+
+#[test]
+fn an_image_does_not_wait_for_ever() {
+    let mut world = World::new();
+    world.events(&[fork(1, 1, 10), exec(2, 10), exit(3, 10, 10, 0)]);
+    assert_eq!(world.table.tick(3 + 4 * SECOND, &Heard::default()).len(), 0);
+    assert!(world.table.has_waited_since(0, 4 * SECOND));
+    assert!(!world.table.has_waited_since(3, 4 * SECOND), "it ended before that");
+    assert_eq!(world.table.tick(3 + 5 * SECOND, &Heard::default()).len(), 1);
 }
 
 #[test]
 fn a_process_that_is_in_no_step_yet_is_looked_at_again() {
     let mut world = World::new();
     world.in_group(10, "/slurm_n1/uid_7/job_5");
-    let user = Event::Uid { tgid: 10, real: 7, effective: 7 };
+    let user = Event::Uid { time: 2, tgid: 10, real: 7, effective: 7 };
     world.events(&[fork(1, 1, 10), exec(2, 10), user]);
     world.in_group(10, "/slurm_n1/uid_7/job_5/step_0");
     world.events(&[exec(3, 10), exit(4, 10, 10, 0)]);
@@ -546,4 +590,215 @@ fn what_a_job_asked_for_as_all_there_is_only_its_control_group_knows() {
             census.accounts.iter().map(|account| (account.reserved.memory, account.reserved.cpus)).collect();
         assert_eq!(reserved, [(expected, Some(4))], "{environ}");
     }
+}
+
+/// Whatever a process sends after its first message changes nothing.
+#[test]
+fn an_image_speaks_once() {
+    let mut world = World::new();
+    world.events(&[fork(1, 1, 10), exec(2, 10)]);
+    world.guest(10, 3, "/a", 0);
+    world.guest(10, 4, "/b", 0);
+    world.events(&[exit(20, 10, 10, 0)]);
+    world.guest(10, 5, "/c", 0);
+    assert_eq!(world.counted("guest_messages_repeated"), 2);
+    assert_eq!(world.ended()[0].image.exe.as_ref().unwrap().to_string(), "/a");
+}
+
+/// A connection that is inherited by a program of root's must not speak for it.
+#[test]
+fn a_message_of_another_user_is_a_forgery() {
+    let user = |time, real, effective| Event::Uid { time, tgid: 10, real, effective };
+    for (events, is_accepted) in [
+        (vec![user(1, 7, 7), exec(2, 10)], true),
+        (vec![user(1, 8, 8), exec(2, 10)], false),
+        (vec![user(1, 7, 7), exec(2, 10), user(4, 0, 0)], true),
+        (vec![user(1, 7, 0), exec(2, 10)], false),
+        (vec![user(1, 7, 0), exec(2, 10), user(4, 0, 0)], false),
+        (vec![user(1, 7, 7), exec(2, 10), exit(4, 10, 10, 0)], true),
+        (vec![user(1, 7, 0), exec(2, 10), exit(4, 10, 10, 0)], false),
+    ] {
+        let mut world = World::new();
+        world.events(&[fork(1, 1, 10)]);
+        world.events(&events);
+        world.guest(10, 3, "/made/up", 0);
+        let forged = world.counted("guest_messages_forged");
+        world.events(&[exit(20, 10, 10, 0)]);
+        let ended = world.ended();
+        let exe = ended[0].image.exe.as_ref().map(ToString::to_string);
+        assert_eq!(exe.as_deref() == Some("/made/up"), is_accepted, "{events:?}");
+        assert_eq!(forged, u64::from(!is_accepted), "{events:?}");
+    }
+}
+
+#[test]
+fn a_message_from_the_future_or_the_past_belongs_to_nobody() {
+    let mut world = World::new();
+    world.events(&[fork(SECOND, 1, 10), exec(2 * SECOND, 10)]);
+    world.table.note_events_until(4 * SECOND);
+    let at = |time| Message::Start(Box::new(Start { time, exe: b"/forged"[..].into(), ..Start::default() }));
+    for time in [0, SECOND, u64::MAX] {
+        world.table.guest(sent(11, 7, at(time)));
+    }
+    assert_eq!(world.counted("guest_messages_unmatched"), 3, "none of them waits");
+    assert!(world.table.unmatched.is_empty());
+    world.table.guest(sent(10, 7, at(9 * SECOND)));
+    assert_eq!(world.counted("guest_messages_unmatched"), 4, "its process is there, but not its time");
+}
+
+/// A program cannot hide itself; a site's rules can.
+#[test]
+fn only_the_agents_rules_suppress() {
+    let mut world = World::new();
+    world.events(&[fork(1, 1, 10), exec(2, 10)]);
+    world.hear(10, 7, Message::Suppressed { time: 3, reason: 1 });
+    world.events(&[exit(20, 10, 10, 0)]);
+    assert_eq!(world.ended().len(), 1);
+    assert_eq!((world.counted("guest_suppression_refused"), world.counted("suppressed_by_rule")), (1, 0));
+    let mut rules = record::rules::RuleSet::default();
+    rules.set(record::rules::Section::SkipUid, vec!["7".into()]);
+    world.table.set_rules(Arc::new(rules.pack().unwrap()));
+    world.events(&[fork(21, 1, 11), Event::Uid { time: 21, tgid: 11, real: 7, effective: 7 }, exec(22, 11)]);
+    world.hear(11, 7, Message::Suppressed { time: 23, reason: 2 });
+    world.events(&[exit(30, 11, 11, 0)]);
+    assert!(world.ended().is_empty());
+    assert_eq!(world.counted("suppressed_by_rule"), 1);
+}
+
+/// The agent's memory is not the users'.
+#[test]
+fn what_does_not_fit_is_counted_and_others_lose_nothing() {
+    let mut world = World::new();
+    let of = |pid, uid| Event::Uid { time: 1, tgid: pid, real: uid, effective: uid };
+    let heavy = |time| {
+        let argv = vec![record::bytes::Bytes(vec![b'x'; 1000]); 100];
+        Message::Start(Box::new(Start { time, exe: b"/heavy"[..].into(), argv, ..Start::default() }))
+    };
+    world.events(&[fork(1, 1, 90), of(90, 7), fork(1, 1, 91), of(91, 8)]);
+    for pid in 100..1100 {
+        fs::create_dir_all(world.proc.path().join(pid.to_string())).unwrap();
+        fs::write(world.proc.path().join(format!("{pid}/status")), "Uid:\t7\t7\t7\t7\n").unwrap();
+        world.events(&[fork(1, 90, pid), exec(2, pid)]);
+        world.hear(pid, 7, heavy(3));
+    }
+    assert!(world.table.around.memory.used() <= 1 << 20);
+    let (dropped, stripped) =
+        (world.counted("processes_dropped_memory"), world.counted("images_without_content"));
+    assert!(dropped > 0 && stripped > 0, "{dropped} processes, {stripped} without content");
+    // Their neighbor has arguments.
+    world.events(&[fork(1, 91, 10), exec(2, 10)]);
+    world.hear(10, 8, heavy(3));
+    world.events(&[exit(20, 10, 10, 0)]);
+    let ended = world.ended();
+    let argv = ended.iter().find(|finished| finished.image.uid == Some(8)).unwrap().image.argv.as_ref();
+    assert_eq!(argv.map(Vec::len), Some(100));
+    let pids: Vec<u32> = world.table.live.keys().copied().collect();
+    pids.into_iter().for_each(|pid| world.events(&[exit(30, pid, pid, 0)]));
+    drop(ended);
+    drop(world.ended());
+    assert_eq!(world.table.around.memory.used(), 0, "all of it is given back");
+}
+
+/// A process that executes for ever takes no more memory than one that does once.
+#[test]
+fn a_chain_of_execs_takes_bounded_memory() {
+    let mut world = World::new();
+    world.events(&[fork(1, 1, 10)]);
+    for time in 2..5000 {
+        world.stats(10, 100);
+        world.events(&[exec(time, 10)]);
+        drop(world.ended());
+    }
+    let process = &world.table.live[&10];
+    assert!(process.earlier.len() < 8, "{} sums", process.earlier.len());
+    assert!(world.table.around.memory.used() < 16 * 1024);
+}
+
+#[test]
+fn subordinate_users_take_no_places_and_old_users_make_room() {
+    let mut world = World::new();
+    for uid in 1000..1000 + super::USERS_MAX as u32 + 10 {
+        world.table.note_user(uid, 1);
+    }
+    assert_eq!(world.table.user_count(), super::USERS_MAX as u64);
+    assert_eq!(world.table.take_gone_users().len(), 10);
+}
+
+fn mapped(pid: u32, time: u64, start: u64, inode: u64, path: &str) -> Record {
+    let mapping = Mapping::named((start, start + 0x1000), (1, inode), path.as_bytes());
+    Record::Mapped { time, pid, mapping }
+}
+
+/// The memory in which a guest names objects that were loaded later.
+fn late_memory(objects: &[(Option<u64>, &str)]) -> std::os::fd::OwnedFd {
+    let mut list = vec![0; 1024];
+    let mut out = Writer::new(&mut list);
+    out.open_array();
+    for (address, path) in objects {
+        out.array(2);
+        out.optional_uint(*address);
+        out.bytes(path.as_bytes());
+    }
+    out.end();
+    let mut bytes = vec![0; late::LIST];
+    bytes[..4].copy_from_slice(&late::DONE.to_le_bytes());
+    bytes[4..8].copy_from_slice(&((late::LIST + out.written().len()) as u32).to_le_bytes());
+    bytes.extend_from_slice(out.written());
+    let memory = rustix::fs::memfd_create("late", rustix::fs::MemfdFlags::empty()).unwrap();
+    rustix::io::pwrite(&memory, &bytes, 0).unwrap();
+    memory
+}
+
+#[test]
+fn what_a_message_claims_is_not_what_the_kernel_reported() {
+    let told = |address, path: &str| Object { address, path: path.as_bytes().into(), ..Object::default() };
+    for is_gone in [false, true] {
+        let mut world = World::new();
+        world.table.mapped(Record::Exec { time: 2, pid: 10 });
+        world.table.mapped(mapped(10, 2, 0x1000, 11, "/bin/true"));
+        world.table.mapped(mapped(10, 9, 0x5000, 13, "/lib/late.so"));
+        world.events(&[fork(1, 1, 10), exec(3, 10)]);
+        let exit = exit(10, 10, 10, 0);
+        if is_gone {
+            world.events(&[exit]);
+        }
+        let objects = vec![told(Some(0x1000), "/etc/shadow"), told(Some(0x9000), "/dev/kvm")];
+        let start =
+            Start { time: 4, exe: b"/etc/shadow"[..].into(), objects, objects_cut: 3, ..Start::default() };
+        let memory = late_memory(&[(Some(0x5000), "/etc/shadow"), (None, "/proc/kmsg")]);
+        let message = Message::Start(Box::new(start));
+        let memory = Some((memory, Shares::new(4).hold(7, 1).unwrap()));
+        world.table.guest(FromGuest { memory, ..sent(10, 7, message) });
+        if !is_gone {
+            world.events(&[exit]);
+        }
+        let ended = world.ended();
+        let [Finished { image, lists, .. }] = &ended[..] else { panic!("{ended:?}") };
+        assert_eq!(image.exe.as_ref().unwrap().to_string(), "/bin/true", "the kernel knows the program");
+        assert_eq!(image.objects_cut, 0, "the kernel's list is whole");
+        let named = |at: usize| -> Vec<(String, bool)> {
+            lists[at].objects.iter().map(|object| (object.path.to_string(), object.claimed)).collect()
+        };
+        assert_eq!(named(0), [("/bin/true".to_owned(), false), ("/dev/kvm".to_owned(), true)]);
+        assert_eq!(named(1), [("/lib/late.so".to_owned(), false), ("/proc/kmsg".to_owned(), true)]);
+    }
+}
+
+/// A program that no guest speaks for, and that is gone at once, has what the kernel reported.
+#[test]
+fn a_program_without_a_guest_has_the_kernels_objects() {
+    let mut world = World::new();
+    world.table.mapped(Record::Exec { time: 2, pid: 10 });
+    world.table.mapped(mapped(10, 2, 0x1000, 11, "/bin/a"));
+    world.table.mapped(Record::Exec { time: 5, pid: 10 });
+    world.table.mapped(mapped(10, 5, 0x1000, 12, "/bin/b"));
+    world.events(&[fork(1, 1, 10), exec(3, 10), exec(6, 10), exit(7, 10, 10, 9)]);
+    let ended = world.ended();
+    let seen: Vec<_> = ended
+        .iter()
+        .map(|Finished { image, lists, .. }| {
+            (image.exe.as_ref().unwrap().to_string(), lists[0].objects[0].path.to_string())
+        })
+        .collect();
+    assert_eq!(seen, [("/bin/a".into(), "/bin/a".into()), ("/bin/b".into(), "/bin/b".into())]);
 }

@@ -80,8 +80,10 @@ pub struct Base {
 impl Base {
     pub fn from_guest(start: &Start) -> Option<Base> {
         let usage = start.usage?;
-        let io = Some((usage.blocks_in * 512, usage.blocks_out * 512));
-        Some(Base { user_ns: usage.user_us * 1000, system_ns: usage.system_us * 1000, io, is_origin: false })
+        // The numbers are whatever a process has sent.
+        let io = Some((usage.blocks_in.saturating_mul(512), usage.blocks_out.saturating_mul(512)));
+        let (user_ns, system_ns) = (usage.user_us.saturating_mul(1000), usage.system_us.saturating_mul(1000));
+        Some(Base { user_ns, system_ns, io, is_origin: false })
     }
 
     fn io(&self) -> Option<(u64, u64)> {

@@ -8,6 +8,7 @@ use clap::{ArgGroup, Subcommand};
 
 use super::ServerArgs;
 use crate::ask::when;
+use crate::import_command::{Prefix, listen_address};
 
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
@@ -48,6 +49,14 @@ pub struct ImportCleoArgs {
     pub server: ServerArgs,
 }
 
+/// From whom values are taken
+#[derive(Debug, Clone, clap::Args)]
+pub struct SenderArgs {
+    /// Take values only from this address or prefix (10.1.0.0/16); may be given more than once
+    #[arg(long, value_name = "ADDRESS[/BITS]", help_heading = "Senders")]
+    pub allow: Vec<Prefix>,
+}
+
 /// What all monitoring systems have in common
 #[derive(Debug, Clone, clap::Args)]
 pub struct MonitorArgs {
@@ -72,7 +81,7 @@ pub struct MonitorArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   jobglass import ganglia --poll gmetad.example:8651 --every 15
-  jobglass import ganglia --listen 239.2.11.71:8649
+  jobglass import ganglia --listen 239.2.11.71:8649 --allow 10.1.0.0/16
   jobglass import ganglia --poll localhost:8649 --once")]
 pub struct ImportGangliaArgs {
     /// Ask this gmond or gmetad
@@ -87,9 +96,11 @@ pub struct ImportGangliaArgs {
     /// Ask once, and end
     #[arg(long, requires = "poll", conflicts_with = "listen")]
     pub once: bool,
-    /// Listen to packets here; with the address of a group, as a member of it
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Listen to packets here, on loopback if there is no address; with the address of a group, as a member of it
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     pub listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub senders: SenderArgs,
     #[command(flatten)]
     pub monitor: MonitorArgs,
 }
@@ -101,13 +112,13 @@ pub struct ImportGangliaArgs {
 /// Exit code 0, 1 if something was no reading or could not be stored, 2 for an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  jobglass import collectd --listen 0.0.0.0:25826
+  jobglass import collectd --listen 0.0.0.0:25826 --allow 10.1.0.0/16
   jobglass import collectd --listen 0.0.0.0:25826 --security encrypt --auth-file /etc/collectd/passwd
-  jobglass import collectd --http 127.0.0.1:8094
+  jobglass import collectd --http 8094
   jobglass import collectd --csv /var/lib/collectd/csv")]
 pub struct ImportCollectdArgs {
-    /// Listen to packets here; with the address of a group, as a member of it
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Listen to packets here, on loopback if there is no address; with the address of a group, as a member of it
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     pub listen: Option<SocketAddr>,
     /// What packets must be; what is less is dropped and counted
     #[arg(long, value_enum, default_value_t = CollectdSecurity::None)]
@@ -118,15 +129,20 @@ pub struct ImportCollectdArgs {
     /// More types than those that are shipped with collectd
     #[arg(long, value_name = "FILE")]
     pub types_db: Vec<PathBuf>,
-    /// Take posts of write_http here
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Take posts of write_http here, on loopback if there is no address
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     pub http: Option<SocketAddr>,
+    /// Posts must have the token in this file: Authorization: Token … or Bearer …
+    #[arg(long, value_name = "FILE", requires = "http", help_heading = "Senders")]
+    pub http_token_file: Option<PathBuf>,
     /// Read the files of the plugin csv
     #[arg(long, value_name = "DIR")]
     pub csv: Option<PathBuf>,
     /// Posts and files have rates instead of counters (StoreRates true)
     #[arg(long)]
     pub rates: bool,
+    #[command(flatten)]
+    pub senders: SenderArgs,
     #[command(flatten)]
     pub monitor: MonitorArgs,
 }
@@ -146,22 +162,28 @@ pub enum CollectdSecurity {
 /// Exit code 0, 1 if something was no reading or could not be stored, 2 for an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  jobglass import influx --http 0.0.0.0:8086
-  jobglass import influx --listen 0.0.0.0:8089 --precision s
+  jobglass import influx --http 8086
+  jobglass import influx --http 0.0.0.0:8086 --http-token-file /etc/jobglass/influx.token
+  jobglass import influx --listen 0.0.0.0:8089 --allow 10.1.0.0/16 --precision s
   jobglass import influx --file metrics.txt")]
 pub struct ImportInfluxArgs {
-    /// Listen to packets here
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Listen to packets here, on loopback if there is no address
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     pub listen: Option<SocketAddr>,
-    /// Take posts here: /write, /api/v2/write
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Take posts here, on loopback if there is no address: /write, /api/v2/write
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     pub http: Option<SocketAddr>,
+    /// Posts must have the token in this file: Authorization: Token … or Bearer …
+    #[arg(long, value_name = "FILE", requires = "http", help_heading = "Senders")]
+    pub http_token_file: Option<PathBuf>,
     /// Read this file
     #[arg(long, value_name = "FILE")]
     pub file: Vec<PathBuf>,
     /// What times are counted in, unless a request says it: s, ms, us, ns
     #[arg(long, value_name = "UNIT", default_value = "ns")]
     pub precision: String,
+    #[command(flatten)]
+    pub senders: SenderArgs,
     #[command(flatten)]
     pub monitor: MonitorArgs,
 }

@@ -10,6 +10,8 @@ use super::{Parameters, Server, add, pager, searches, server, when};
 use crate::args::JobsArgs;
 use crate::table::Table;
 
+/// Jobs that a server lists unless told otherwise.
+const LIMIT: u64 = 100;
 /// Without times, jobs of the last days.
 const DAYS: &str = "30d";
 
@@ -33,8 +35,10 @@ pub fn run(args: &JobsArgs) -> Result<bool> {
     if let Some(name) = &args.save {
         save(&server, name, args)?;
     }
-    let answer =
-        server.get("/api/v1/jobs", &parameters)?.context("this server has no list of jobs: is it older?")?;
+    let limit =
+        parameters.iter().find(|(name, _)| *name == "limit").and_then(|(_, limit)| limit.parse().ok());
+    let answer = server.list("/api/v1/jobs", &parameters, limit.unwrap_or(LIMIT))?;
+    let answer = answer.context("this server has no list of jobs: is it older?")?;
     if let Some(count) = answer["count"].as_u64() {
         return show_count(count, args);
     }

@@ -60,7 +60,9 @@ fn rows(
     columns: &[Column],
     shape: &Shape,
 ) -> Result<bool> {
-    let answer = server.get(path, parameters)?.unwrap_or_default();
+    let limit =
+        parameters.iter().find(|(name, _)| *name == "limit").and_then(|(_, limit)| limit.parse().ok());
+    let answer = server.list(path, parameters, limit.unwrap_or(0))?.unwrap_or_default();
     let empty = Vec::new();
     let rows = answer["rows"].as_array().unwrap_or(&empty);
     show::rows(rows, columns, shape)?;

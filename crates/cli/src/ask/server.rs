@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent::ship::http::connect;
 use anyhow::{Context, Result, anyhow, bail};
@@ -19,6 +19,9 @@ use crate::args::ServerArgs;
 
 /// A question over the whole history may take a while.
 const ANSWER: Duration = Duration::from_secs(600);
+
+/// How long a question is asked again that came while the server was busy.
+const BUSY: Duration = Duration::from_secs(120);
 
 /// What `jobglass login` keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,8 +121,42 @@ impl Server {
 
     /// Asks; `None` is an answer too: it is not there.
     pub fn get(&self, path: &str, parameters: &[(&str, String)]) -> Result<Option<Value>> {
-        let request = with(self.agent.get(self.url(path)), parameters);
-        self.answer(request.header(http::header::AUTHORIZATION, self.token()).call())
+        let began = Instant::now();
+        loop {
+            let request = with(self.agent.get(self.url(path)), parameters);
+            let response = request.header(http::header::AUTHORIZATION, self.token()).call();
+            // Too many questions at a time: those before are answered soon.
+            let wait = response.as_ref().ok().and_then(busy_for);
+            match wait.filter(|_| began.elapsed() < BUSY) {
+                Some(wait) => std::thread::park_timeout(wait),
+                None => return self.answer(response),
+            }
+        }
+    }
+
+    /// Asks for a list and all its parts, up to `limit` rows, or all with 0: the answer is one list, whose `more` says whether there is
+    /// anything behind it.
+    pub fn list(&self, path: &str, parameters: &[(&str, String)], limit: u64) -> Result<Option<Value>> {
+        let mut parameters: Vec<(&str, String)> = parameters.to_vec();
+        let Some(mut all) = self.get(path, &parameters)? else { return Ok(None) };
+        loop {
+            let have = all["rows"].as_array().map_or(0, Vec::len) as u64;
+            let next = all["next"].as_str().map(str::to_owned).filter(|_| limit == 0 || have < limit);
+            let Some(next) = next else { return Ok(Some(all)) };
+            parameters.retain(|(name, _)| *name != "after" && (*name != "limit" || limit == 0));
+            parameters.push(("after", next));
+            parameters.extend((limit > 0).then(|| ("limit", (limit - have).to_string())));
+            let mut part = self.get(path, &parameters)?.unwrap_or_default();
+            let Value::Array(mut rows) = part["rows"].take() else {
+                bail!("a part of the answer is missing")
+            };
+            if let Value::Array(all) = &mut all["rows"] {
+                all.append(&mut rows);
+            }
+            for name in ["more", "next"] {
+                all[name] = part[name].take();
+            }
+        }
     }
 
     /// Changes something; a server that does not know it is too old.
@@ -223,6 +260,12 @@ impl Server {
     }
 }
 
+/// How long to wait before a question is asked again that came at a bad time.
+fn busy_for(response: &http::Response<Body>) -> Option<Duration> {
+    let after = response.headers().get(http::header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    (response.status() == http::StatusCode::TOO_MANY_REQUESTS).then(|| Duration::from_secs(after))
+}
+
 fn with(
     mut request: RequestBuilder<WithoutBody>,
     parameters: &[(&str, String)],
@@ -231,4 +274,59 @@ fn with(
         request = request.query(name, value);
     }
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Ten numbers, at most four in an answer; every second request comes at a bad time.
+    fn answer(mut stream: &TcpStream, is_busy: bool) {
+        let (mut head, mut byte) = (String::new(), [0]);
+        while !head.ends_with("\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
+            head.push(char::from(byte[0]));
+        }
+        let parameter = |name: &str| {
+            let (_, rest) = head.split_once(&format!("{name}="))?;
+            rest.split(['&', ' ']).next()?.parse::<u64>().ok()
+        };
+        let (after, limit) = (parameter("after").unwrap_or(0), parameter("limit").filter(|limit| *limit > 0));
+        let end = 10.min(after + limit.unwrap_or(100).min(4));
+        let rows: Vec<u64> = (after..end).collect();
+        let next = (end < 10).then(|| end.to_string());
+        let body = serde_json::json!({"rows": rows, "more": next.is_some(), "next": next}).to_string();
+        let (status, body) =
+            if is_busy { ("429 No\r\nRetry-After: 0", String::new()) } else { ("200 OK", body) };
+        let length = body.len();
+        let _ = write!(
+            stream,
+            "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        );
+    }
+
+    #[test]
+    fn a_list_in_parts_is_one_list() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let mut is_busy = true;
+            for stream in listener.incoming().flatten() {
+                answer(&stream, is_busy);
+                is_busy = !is_busy;
+            }
+        });
+        let server = Server::new(Login { server: url, token: "t".into(), ca_file: None }).unwrap();
+        for (limit, count, more) in
+            [(0, 10, false), (3, 3, true), (4, 4, true), (9, 9, true), (10, 10, false), (500, 10, false)]
+        {
+            let parameters: Vec<(&str, String)> =
+                (limit > 0).then(|| ("limit", limit.to_string())).into_iter().collect();
+            let all = server.list("/list", &parameters, limit).unwrap().unwrap();
+            let expected: Vec<u64> = (0..count).collect();
+            assert_eq!((&all["rows"], &all["more"]), (&serde_json::json!(expected), &more.into()), "{limit}");
+        }
+    }
 }

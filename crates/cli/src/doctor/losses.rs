@@ -24,6 +24,10 @@ const LOSSES: &[(&str, &str)] = &[
     ("images_dropped_queue", "the disk is too slow: put the spool on another one"),
     ("events_lost", "the agent did not get the processor in time: look at CPUQuota, nice and limits.cpus"),
     ("stats_overruns", "the agent did not get the processor in time: look at CPUQuota, nice and limits.cpus"),
+    (
+        "mappings_lost",
+        "programs mapped code faster than the agent read of it; files of short programs may be missing",
+    ),
     ("files_dropped", "too many new files at once; they are looked at when they are seen again"),
     ("late_unwatched", "raise limits.guests, and LimitNOFILE of the unit"),
     ("programs_without_path", "very short programs without the guest: nothing can be done but to load it"),

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use agent::clock::wall_ns;
 use agent::spool::{Damage, Reader, lock, segments};
+use agent::state;
 use record::entry::{Entry, Health};
 
 use super::agent::Listener;
@@ -111,6 +112,7 @@ pub fn check(node: &Node, content: &Content, listener: Option<&Listener>) -> Vec
     let mut checks = vec![writer(dir, listener)];
     if dir.exists() {
         checks.push(disk(dir));
+        checks.extend(set_aside(dir));
     }
     if let Content::Read(read) = content {
         checks.extend([fill(node, read), age(read, dir), damage(read)]);
@@ -158,6 +160,19 @@ fn disk(dir: &Path) -> Check {
             Check::ok(NAME, finding)
         }
     }
+}
+
+/// Says what an agent found damaged when it started.
+fn set_aside(dir: &Path) -> Option<Check> {
+    let files = state::set_aside_before(dir);
+    let names: Vec<_> = files.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+    let finding = format!(
+        "{} set aside: {}",
+        counted(names.len() as u64, "damaged file", "damaged files"),
+        names.join(", ")
+    );
+    let advice = "check the disk and the agent's log; remove them when nobody needs them any more";
+    (!names.is_empty()).then(|| Check::warn("spool-state", finding, advice))
 }
 
 fn fill(node: &Node, read: &Read) -> Check {

@@ -24,6 +24,8 @@ use anyhow::Result;
 
 use crate::args::{ExportCommand, ImportCommand};
 
+pub use monitor::{Prefix, listen_address};
+
 /// Says whether everything could be read.
 pub fn run(command: &ImportCommand) -> Result<bool> {
     match command {

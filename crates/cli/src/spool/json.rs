@@ -123,6 +123,7 @@ fn objects(list: Option<&ObjectList>, known: &Known) -> Option<Vec<Value>> {
             "build_id": build_id.map(|id| hex(id)),
             "signature": signature.map(|id| hex(id)),
             "hash": file.and_then(|file| file.hash.as_deref()).map(hex),
+            "claimed": object.claimed,
         })
     };
     list.map(|list| list.objects.iter().map(object).collect())

@@ -66,7 +66,7 @@ impl Cluster {
     }
 
     pub fn wait_for_end(&self, job: &str) {
-        wait_until(90, &format!("the end of job {job}"), || {
+        wait_until(format!("the end of job {job}"), || {
             let state =
                 self.as_user("jgalice", &["sacct", "--allusers", "-n", "-X", "-P", "-j", job, "-o", "State"]);
             !["", "PENDING", "RUNNING", "COMPLETING"].contains(&state.as_str())

@@ -6,10 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::SystemTime;
 
+use agent::spool::Reader;
+use record::entry::{Entry, Image};
 use serde_json::Value;
 use tempfile::TempDir;
+
+pub use testkit::*;
 
 pub type Row = Value;
 
@@ -31,41 +35,6 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Whether this test can run here; says so if not.
-pub fn is_root(test: &str) -> bool {
-    let is_root = rustix::process::getuid().is_root();
-    if !is_root {
-        eprintln!("SKIPPED {test}: needs root");
-    }
-    is_root
-}
-
-#[expect(clippy::disallowed_methods, reason = "tests wait for other processes")]
-pub fn sleep_ms(ms: u64) {
-    std::thread::sleep(Duration::from_millis(ms));
-}
-
-/// A machine that others keep busy gets so many times the time.
-pub const PATIENCE: u64 = 3;
-
-/// Waits until `done`, for about `seconds` at most.
-pub fn wait_until(seconds: u64, what: &str, mut done: impl FnMut() -> bool) {
-    let seconds = PATIENCE * seconds;
-    let end = Instant::now() + Duration::from_secs(seconds);
-    while !done() {
-        assert!(Instant::now() < end, "waited {seconds} s for {what}");
-        sleep_ms(20);
-    }
-}
-
-/// Runs a command that must succeed, and gives its standard output.
-pub fn must(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} ended with {}: {err}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 /// Compiles a fixture once: `cc OPTIONS tests/programs/SOURCE -o NAME`.
 pub fn program(name: &str, compiler: &str, source: &str, options: &[&str]) -> PathBuf {
     static LOCK: Mutex<()> = Mutex::new(());
@@ -75,7 +44,8 @@ pub fn program(name: &str, compiler: &str, source: &str, options: &[&str]) -> Pa
     let (built, source) = (dir.join(name), root().join("tests/programs").join(source));
     let changed = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
     if changed(&built).is_none_or(|built| Some(built) < changed(&source)) {
-        let new = dir.join(format!("{name}.new"));
+        // Tests of another binary may compile the same at this moment.
+        let new = dir.join(format!("{name}.{}", std::process::id()));
         must(Command::new(compiler).args(["-Wall", "-O1", "-o"]).arg(&new).arg(source).args(options));
         fs::rename(new, &built).unwrap();
     }
@@ -145,6 +115,19 @@ impl Node {
     }
 
     fn with(dir: TempDir, socket: String, config: &str) -> Node {
+        let mut node = Node::unstarted(dir, socket, config);
+        node.start_agent();
+        node
+    }
+
+    /// With a configuration, and an agent that is not started yet.
+    pub fn prepared(config: &str) -> Node {
+        let dir = new_dir();
+        let socket = dir.path().join("agent.sock").display().to_string();
+        Node::unstarted(dir, socket, config)
+    }
+
+    fn unstarted(dir: TempDir, socket: String, config: &str) -> Node {
         let file = dir.path().join("agent.toml");
         let off = dir.path().join("off");
         fs::write(&file, format!("off_file = \"{}\"\n{config}", off.display())).unwrap();
@@ -158,7 +141,6 @@ impl Node {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut node = Node { dir, socket, agent: None, args: args.into(), launcher: Vec::new(), _alone };
         node.args.extend(["--spool".into(), node.spool().display().to_string()]);
-        node.start_agent();
         node
     }
 
@@ -169,20 +151,27 @@ impl Node {
     pub fn start_agent(&mut self) {
         let log =
             fs::OpenOptions::new().create(true).append(true).open(self.dir.path().join("agent.log")).unwrap();
+        let said_before = self.log().len();
         let mut words = self.launcher.iter().map(Into::into).chain([jobglass().into_os_string()]);
         let mut command = Command::new(words.next().unwrap());
         self.agent = Some(command.args(words).args(&self.args).stderr(log).spawn().unwrap());
-        let path = Path::new(&self.socket);
-        let ready = self.dir.path().join("agent.log");
-        if !self.socket.starts_with('@') {
-            let own = format!("{}.{}", path.display(), rustix::process::getuid().as_raw());
-            let is_root = rustix::process::getuid().is_root();
-            wait_until(10, "the agent's socket", || connects(if is_root { &own } else { &self.socket }));
-        }
-        wait_until(10, "the agent's word", || {
-            fs::read(&ready).is_ok_and(|log| String::from_utf8_lossy(&log).contains("listening"))
-        });
-        assert!(self.agent.as_mut().unwrap().try_wait().unwrap().is_none(), "{}", self.log());
+        let is_up = |node: &mut Node| {
+            let ended = node.agent.as_mut().unwrap().try_wait().unwrap();
+            assert!(ended.is_none(), "the agent ended: {}", node.log());
+            node.log().get(said_before..).is_some_and(|log| log.contains("listening")) && node.is_reachable()
+        };
+        wait_until("the agent to listen", || is_up(self));
+    }
+
+    fn is_reachable(&self) -> bool {
+        let uid = rustix::process::getuid();
+        // An abstract name is bound when the agent says that it listens.
+        self.socket.starts_with('@')
+            || if uid.is_root() {
+                connects(&format!("{}.{}", self.socket, uid.as_raw()))
+            } else {
+                connects(&self.socket)
+            }
     }
 
     pub fn agent_pid(&self) -> u32 {
@@ -194,7 +183,7 @@ impl Node {
     }
 
     pub fn log(&self) -> String {
-        String::from_utf8_lossy(&fs::read(self.dir.path().join("agent.log")).unwrap()).into_owned()
+        String::from_utf8_lossy(&fs::read(self.dir.path().join("agent.log")).unwrap_or_default()).into_owned()
     }
 
     /// A command that runs with the guest, in an environment of its own.
@@ -207,6 +196,69 @@ impl Node {
             .env("JOBGLASS_SOCKET", &self.socket)
             .stdin(Stdio::null());
         command
+    }
+
+    /// Returns when the agent has dealt with all that happened before: programs that began, ended or sent a message. Two marker
+    /// programs are recorded one after the other, because the agent takes its second look at a new process a tick after the first.
+    pub fn catch_up(&self) {
+        let marker = program("marker", "cc", "nothing.c", &[]);
+        for _ in 0..2 {
+            let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+            let pid = self.run(&mut self.command(&marker));
+            let is_marker = |image: &Image| image.key.pid == pid && image.start >= began;
+            wait_until("the record of a marker program", || self.images().iter().any(is_marker));
+        }
+    }
+
+    /// Runs a command to its end, however that is, and gives its process number.
+    pub fn run(&self, command: &mut Command) -> u32 {
+        let mut child = Killed(command.spawn().unwrap());
+        child.wait().unwrap();
+        child.id()
+    }
+
+    /// Runs a command that lives as long as its standard input is open, as `survive until_eof` does, until the agent has seen all
+    /// it looks at. Gives its process number.
+    pub fn run_until_seen(&self, command: &mut Command) -> u32 {
+        let mut child = Killed(command.stdin(Stdio::piped()).spawn().unwrap());
+        self.catch_up();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        child.id()
+    }
+
+    /// The images in the spool now, read without another process, which the agent would see.
+    pub fn images(&self) -> Vec<Image> {
+        let entries = Reader::open(&self.spool()).into_iter().flatten().flatten();
+        let image = |(_, entry)| match entry {
+            Entry::Image(image) => Some(*image),
+            _ => None,
+        };
+        entries.filter_map(image).collect()
+    }
+
+    /// Waits until the rows of a kind in the spool are as they should be, and gives them.
+    pub fn wait_for_rows(&self, kind: &str, what: &str, mut is_so: impl FnMut(&[Row]) -> bool) -> Vec<Row> {
+        let mut read = None;
+        wait_for(what, || {
+            // Whoever reads the spool is a process as well, which the agent records.
+            let size = Some(self.spool_size());
+            if std::mem::replace(&mut read, size) == size {
+                return None;
+            }
+            let rows = self.rows(kind);
+            is_so(&rows).then_some(rows)
+        })
+    }
+
+    pub fn wait_for_images(&self, what: &str, is_so: impl FnMut(&[Row]) -> bool) -> Vec<Row> {
+        self.wait_for_rows("image", what, is_so)
+    }
+
+    /// Bytes in the spool; none while there is none.
+    fn spool_size(&self) -> u64 {
+        let files = fs::read_dir(self.spool()).into_iter().flatten().flatten();
+        files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum()
     }
 
     /// Ends the agent in good order and gives everything it has recorded.
@@ -264,6 +316,9 @@ fn connects(path: &str) -> bool {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the agent's log:\n{}", self.log());
+        }
         if let Some(mut agent) = self.agent.take() {
             let _ = agent.kill();
             let _ = agent.wait();

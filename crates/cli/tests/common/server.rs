@@ -133,7 +133,7 @@ impl Server {
         let mut server = Server { data, address, log, network, child: None };
         server.start_again();
         if address.port() == 0 {
-            wait_until(30, "the server's address", || server.said_address().is_some());
+            wait_until("the server's address", || server.said_address().is_some());
             server.address = server.said_address().unwrap();
         }
         server
@@ -162,9 +162,9 @@ impl Server {
     }
 
     pub fn wait_ready(&self) {
-        wait_until(30, "the server", || match &self.network {
+        wait_until("the server", || match &self.network {
             Some(network) => network.connect(self.address).is_ok(),
-            None => TcpStream::connect_timeout(&self.address, Duration::from_millis(200)).is_ok(),
+            None => TcpStream::connect_timeout(&self.address, Duration::from_secs(2)).is_ok(),
         });
     }
 
@@ -202,6 +202,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the server's log:\n{}", self.log());
+        }
         self.kill();
     }
 }

@@ -12,21 +12,41 @@
 //! | 0 | 8 | magic with version |
 //! | 8 | 32 | bit set of the first two bytes of kept variables' names, hashed ([`bucket`]) |
 //! | 40 | 6 × 4 | offset and length of each section, `u16` each, in the order of [`Section`] |
-//! | 64 | … | the sections' entries |
+//! | 64 | 4 | bit set of the first letters of tokens |
+//! | 68 | 28 × 2 | where each group of secret words begins ([`group`]), `u16` each |
+//! | 124 | … | the sections' entries, the secret words by group |
 
+#[cfg(feature = "std")]
+mod deep;
 pub mod defaults;
+#[cfg(feature = "std")]
+mod full;
+mod names;
+#[cfg(feature = "std")]
+mod options;
 mod redact;
+#[cfg(feature = "std")]
+mod shell;
+#[cfg(feature = "std")]
+mod value;
 
+#[cfg(feature = "std")]
+pub use deep::Deep;
 pub use redact::{REDACTED, Redactor};
 
 /// Begins every packed table.
-pub const MAGIC: [u8; 8] = *b"JGRULES\x01";
+pub const MAGIC: [u8; 8] = *b"JGRULES\x03";
 /// Where the entries begin.
-const HEADER: usize = 64;
+const HEADER: usize = WORD_GROUPS + 2 * GROUPS;
 const BITS: usize = 8;
 const SECTIONS: usize = 40;
+const TOKEN_LETTERS: usize = 64;
+const WORD_GROUPS: usize = 68;
+/// Secret words by their last letter, those that end with none, and those that except from all others.
+const GROUPS: usize = 28;
+const EXCEPTIONS: usize = 27;
 /// No packed table is larger; a guest reads it in one call.
-pub const RULES_MAX: usize = 8 * 1024;
+pub const RULES_MAX: usize = 16 * 1024;
 
 /// The kinds of rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,15 +91,42 @@ impl<'a> Rules<'a> {
     /// The entries of one section. A damaged table gives fewer entries, never a fault.
     pub fn entries(&self, section: Section) -> Entries<'a> {
         let at = SECTIONS + 4 * section as usize;
-        let field = |at: usize| {
-            let two = self.table.get(at..at + 2)?;
-            Some(u16::from_le_bytes(two.try_into().ok()?) as usize)
-        };
-        let rest = match (field(at), field(at + 2)) {
+        let rest = match (self.number(at), self.number(at + 2)) {
             (Some(start), Some(len)) => self.table.get(start..start + len).unwrap_or(&[]),
             _ => &[],
         };
         Entries { rest }
+    }
+
+    /// The secret words that end with this byte; most bytes have few.
+    fn words_with_end(&self, byte: u8) -> Entries<'a> {
+        self.words(names::letter_number(byte))
+    }
+
+    /// The words that say that a name is no secret's, with their `!`.
+    fn exceptions(&self) -> Entries<'a> {
+        self.words(EXCEPTIONS)
+    }
+
+    fn words(&self, group: usize) -> Entries<'a> {
+        let section = SECTIONS + 4 * Section::Secret as usize;
+        let end = match group {
+            EXCEPTIONS => self.number(section).zip(self.number(section + 2)).map(|(start, len)| start + len),
+            group => self.number(WORD_GROUPS + 2 * group + 2),
+        };
+        let range = self.number(WORD_GROUPS + 2 * group).zip(end);
+        Entries { rest: range.and_then(|(start, end)| self.table.get(start..end)).unwrap_or(&[]) }
+    }
+
+    fn number(&self, at: usize) -> Option<usize> {
+        let two = self.table.get(at..at + 2)?;
+        Some(u16::from_le_bytes(two.try_into().ok()?) as usize)
+    }
+
+    /// The first letters of tokens, by bit.
+    fn token_letters(&self) -> u32 {
+        let four = self.table.get(TOKEN_LETTERS..TOKEN_LETTERS + 4).and_then(|four| four.try_into().ok());
+        four.map_or(0, u32::from_le_bytes)
     }
 
     /// Whether a variable of this name is kept.
@@ -137,6 +184,38 @@ const fn mark(table: &mut [u8], rule: &[u8]) {
     }
 }
 
+/// Marks the letter by which a token is told from most names.
+const fn mark_letter(table: &mut [u8], section: usize, rule: &[u8]) {
+    if section != Section::Token as usize {
+        return;
+    }
+    let bits = names::letter(rule[0]).to_le_bytes();
+    let mut i = 0;
+    while i < bits.len() {
+        table[TOKEN_LETTERS + i] |= bits[i];
+        i += 1;
+    }
+}
+
+/// The group in which a rule stands. Names are compared with the words that end like them only.
+const fn group(section: usize, rule: &[u8]) -> usize {
+    let last = rule[rule.len() - 1];
+    match last {
+        _ if section != Section::Secret as usize => 0,
+        _ if rule[0] == b'!' => EXCEPTIONS,
+        b'/' if rule.len() > 1 => names::letter_number(rule[rule.len() - 2]),
+        last => names::letter_number(last),
+    }
+}
+
+/// Notes where a group of secret words begins.
+const fn note_group(table: &mut [u8], section: usize, group: usize, start: usize) {
+    if section == Section::Secret as usize {
+        table[WORD_GROUPS + 2 * group] = start as u8;
+        table[WORD_GROUPS + 2 * group + 1] = (start >> 8) as u8;
+    }
+}
+
 fn matches(rule: &[u8], name: &[u8]) -> bool {
     match rule.split_last() {
         Some((b'*', prefix)) => name.starts_with(prefix),
@@ -157,21 +236,30 @@ const fn pack<const N: usize>(lists: [&[&str]; 6]) -> [u8; N] {
     let mut section = 0;
     while section < lists.len() {
         let start = at;
-        let mut rule = 0;
-        while rule < lists[section].len() {
-            let bytes = lists[section][rule].as_bytes();
-            assert!(bytes.len() < 256);
-            if section == Section::Env as usize {
-                mark(&mut table, bytes);
+        let mut part = 0;
+        while part < GROUPS {
+            note_group(&mut table, section, part, at);
+            let mut rule = 0;
+            while rule < lists[section].len() {
+                let bytes = lists[section][rule].as_bytes();
+                rule += 1;
+                if group(section, bytes) != part {
+                    continue;
+                }
+                assert!(bytes.len() < 256);
+                if section == Section::Env as usize {
+                    mark(&mut table, bytes);
+                }
+                mark_letter(&mut table, section, bytes);
+                table[at] = bytes.len() as u8;
+                let mut i = 0;
+                while i < bytes.len() {
+                    table[at + 1 + i] = bytes[i];
+                    i += 1;
+                }
+                at += 1 + bytes.len();
             }
-            table[at] = bytes.len() as u8;
-            let mut i = 0;
-            while i < bytes.len() {
-                table[at + 1 + i] = bytes[i];
-                i += 1;
-            }
-            at += 1 + bytes.len();
-            rule += 1;
+            part += 1;
         }
         let field = SECTIONS + 4 * section;
         let len = at - start;
@@ -247,17 +335,24 @@ impl RuleSet {
         table[..8].copy_from_slice(&MAGIC);
         for section in ALL {
             let start = table.len();
-            for rule in self.list(section) {
-                let len = u8::try_from(rule.len()).ok().filter(|len| *len > 0);
-                let len = len.ok_or_else(|| RuleError::Length(rule.clone()))?;
-                if section == Section::Env {
-                    if rule.starts_with('*') {
-                        return Err(RuleError::Everything);
+            if let Some(rule) = self.list(section).iter().find(|rule| rule.is_empty() || rule.len() > 255) {
+                return Err(RuleError::Length(rule.clone()));
+            }
+            for part in 0..GROUPS {
+                let start = table.len();
+                note_group(&mut table, section as usize, part, start);
+                let is_here = |rule: &&String| group(section as usize, rule.as_bytes()) == part;
+                for rule in self.list(section).iter().filter(is_here) {
+                    if section == Section::Env {
+                        if rule.starts_with('*') {
+                            return Err(RuleError::Everything);
+                        }
+                        mark(&mut table, rule.as_bytes());
                     }
-                    mark(&mut table, rule.as_bytes());
+                    mark_letter(&mut table, section as usize, rule.as_bytes());
+                    table.push(rule.len() as u8);
+                    table.extend_from_slice(rule.as_bytes());
                 }
-                table.push(len);
-                table.extend_from_slice(rule.as_bytes());
             }
             let field = SECTIONS + 4 * section as usize;
             let len = table.len() - start;
@@ -309,7 +404,7 @@ mod tests {
         let kept = ["XA", "X\u{ff}", "Yz"].map(|name| packed.keeps_variable(name.as_bytes()));
         assert_eq!(kept, [true; 3]);
         assert!(!packed.keeps_variable(b"Yy") && !packed.keeps_variable(b"Y"));
-        rules.set(Section::SkipExe, vec!["x".repeat(255); 40]);
+        rules.set(Section::SkipExe, vec!["x".repeat(255); 80]);
         assert!(matches!(rules.pack(), Err(RuleError::TooMany(_))));
     }
 

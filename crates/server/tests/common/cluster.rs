@@ -1,7 +1,6 @@
 //! A cluster of two users, each with a job of which everything is known that can be, and people with every role.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use record::accounting::{Accounting, Placed, State, Step};
@@ -119,6 +118,7 @@ impl Cluster {
             build_id: None,
             signature: None,
             file: None,
+            claimed: false,
         }];
         let mut program = image(user, list as u32, self.now - 80 * SECOND);
         if let Entry::Image(image) = &mut program {
@@ -185,15 +185,4 @@ impl Cluster {
         let jobs = answer["rows"].as_array().unwrap_or_else(|| panic!("{answer}")).iter();
         jobs.map(|row| row["job"].as_str().unwrap().to_owned()).collect()
     }
-}
-
-pub fn until(mut is_so: impl FnMut() -> bool) -> bool {
-    let began = Instant::now();
-    while !is_so() {
-        if began.elapsed() > Duration::from_secs(15) {
-            return false;
-        }
-        std::thread::park_timeout(Duration::from_millis(50));
-    }
-    true
 }

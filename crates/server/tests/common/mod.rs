@@ -6,7 +6,6 @@ pub mod cluster;
 use std::fs;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use record::batch::{Batch, MEDIA_TYPE, Stream};
 use record::entry::{EndedBy, Entry, Gap, GapReason, Image, ImageKey, Place, Used, source};
@@ -38,12 +37,7 @@ impl Server {
             .unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut server = Server { dir, address, child };
-        let began = Instant::now();
-        while server.said_address().is_none() {
-            assert!(began.elapsed() < Duration::from_secs(20), "not ready: {}", server.log());
-            std::thread::park_timeout(Duration::from_millis(50));
-        }
-        server.address = server.said_address().unwrap();
+        server.address = testkit::wait_for("the server to be ready", || server.said_address());
         server
     }
 
@@ -71,7 +65,7 @@ impl Server {
 
     pub fn agent() -> ureq::Agent {
         let config = ureq::Agent::config_builder().http_status_as_error(false);
-        config.timeout_global(Some(Duration::from_secs(20))).build().new_agent()
+        config.timeout_global(Some(testkit::LIMIT)).build().new_agent()
     }
 
     pub fn get(&self, path: &str, token: Option<&str>) -> Option<(StatusCode, String)> {
@@ -132,6 +126,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the server's log:\n{}", self.log());
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -2,6 +2,7 @@
 
 mod accounts;
 pub(crate) mod measured;
+mod redact;
 mod rows;
 
 use std::collections::{HashMap, HashSet};

@@ -14,7 +14,7 @@ use record::bytes::Bytes;
 use record::entry::Nanos;
 use serde_json::{Map, Value};
 
-use super::nanos;
+use super::{nanos, redact};
 use crate::StoreError;
 
 /// A batch of rows, or why there is none: a column of another length would be our own mistake.
@@ -105,6 +105,12 @@ impl<'a, T> Rows<'a, T> {
         })
     }
 
+    /// What somebody wrote, without its secrets.
+    fn written<'b>(&'b self, of: impl Fn(&'b T) -> &'b Option<Bytes>) -> ArrayRef {
+        let deep = redact::redactor();
+        self.text(|one| Some(Cow::Owned(redact::text(&deep, &of(one).as_ref()?.to_string()))))
+    }
+
     fn count(&self, of: impl Fn(&T) -> Option<u64>) -> ArrayRef {
         Arc::new(self.0.iter().map(|(_, one)| of(one)).collect::<UInt64Array>())
     }
@@ -156,7 +162,7 @@ fn identity(all: &Rows<Accounting>) -> Named {
         ("qos", all.word(|job| &job.qos)),
         ("reservation", all.word(|job| &job.reservation)),
         ("wckey", all.word(|job| &job.wckey)),
-        ("name", all.bytes(|job| &job.name)),
+        ("name", all.written(|job| &job.name)),
     ]
 }
 
@@ -203,14 +209,14 @@ fn amounts(all: &Rows<Accounting>) -> Named {
 
 fn texts(all: &Rows<Accounting>) -> Named {
     vec![
-        ("comment", all.bytes(|job| &job.comment)),
-        ("admin_comment", all.bytes(|job| &job.admin_comment)),
-        ("system_comment", all.bytes(|job| &job.system_comment)),
-        ("extra", all.bytes(|job| &job.extra)),
-        ("submit_line", all.bytes(|job| &job.submit_line)),
+        ("comment", all.written(|job| &job.comment)),
+        ("admin_comment", all.written(|job| &job.admin_comment)),
+        ("system_comment", all.written(|job| &job.system_comment)),
+        ("extra", all.written(|job| &job.extra)),
+        ("submit_line", all.written(|job| &job.submit_line)),
         ("work_dir", all.bytes(|job| &job.work_dir)),
         ("stdout", all.bytes(|job| &job.stdout)),
-        ("container", all.bytes(|job| &job.container)),
+        ("container", all.written(|job| &job.container)),
         ("constraints", all.word(|job| &job.constraints)),
         ("licenses", all.word(|job| &job.licenses)),
         ("flags", all.text(|job| words(job.flags.iter().map(String::as_str)))),
@@ -226,7 +232,7 @@ fn used(all: &Rows<Accounting>) -> Named {
         ("max_rss", all.count(|job| job.used.max_rss)),
         ("average_rss", all.count(|job| job.used.average_rss)),
         ("energy_j", all.count(|job| job.used.energy)),
-        ("others", all.text(others)),
+        ("others", others(all)),
     ]
 }
 
@@ -236,7 +242,7 @@ pub(super) fn steps(told: &Told) -> Columns {
     named(vec![
         ("id", all.ids()),
         ("step", all.text(|step| Some(Cow::Borrowed(&step.step)))),
-        ("name", all.bytes(|step| &step.name)),
+        ("name", all.written(|step| &step.name)),
         ("start_ns", all.time(|step| step.start)),
         ("end_ns", all.time(|step| step.end)),
         ("elapsed_ns", all.time(|step| step.elapsed)),
@@ -248,8 +254,8 @@ pub(super) fn steps(told: &Told) -> Columns {
         ("tasks", all.count(|step| step.tasks)),
         ("allocated", all.text(|step| tres(&step.allocated))),
         ("node_list", all.word(|step| &step.node_list)),
-        ("submit_line", all.bytes(|step| &step.submit_line)),
-        ("container", all.bytes(|step| &step.container)),
+        ("submit_line", all.written(|step| &step.submit_line)),
+        ("container", all.written(|step| &step.container)),
         ("total_cpu_ns", all.time(|step| step.used.total_cpu)),
         ("user_cpu_ns", all.time(|step| step.used.user_cpu)),
         ("system_cpu_ns", all.time(|step| step.used.system_cpu)),
@@ -335,13 +341,14 @@ fn memory_per(per: MemoryPer) -> Cow<'static, str> {
     })
 }
 
-/// An object of JSON values.
-fn others(job: &Accounting) -> Option<Cow<'_, str>> {
-    if job.others.is_empty() {
-        return None;
-    }
+/// An object of JSON values: scripts are among them.
+fn others(all: &Rows<Accounting>) -> ArrayRef {
+    let deep = redact::redactor();
     let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
-    let all: Map<String, Value> =
-        job.others.iter().map(|other| (other.name.clone(), value(&other.value))).collect();
-    Some(Cow::Owned(Value::from(all).to_string()))
+    all.text(|job| {
+        let values = job.others.iter().map(|other| (other.name.clone(), value(&other.value)));
+        let mut values = Value::from(values.collect::<Map<String, Value>>());
+        redact::json(&deep, &mut values);
+        (!job.others.is_empty()).then(|| Cow::Owned(values.to_string()))
+    })
 }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use condition::like::Pattern;
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Filter, Snapshot, in_list, object, time};
+use super::{After, Filter, Snapshot, in_list, object, time};
 use crate::StoreError;
 
 /// The rules that are shipped.
@@ -144,6 +145,12 @@ impl Snapshot<'_> {
             "SELECT coalesce(sum(count), 0)::UBIGINT FROM process {condition} AND environment IS NULL AND exec > 0"
         );
         let unknown = self.rows(&unknown, &conditions.values, |row| row.get(0))?.pop().unwrap_or(0);
+        let before = filter.after.as_ref().map_or(0, After::position) as usize;
+        let found = found
+            .into_iter()
+            .skip(before)
+            .take(filter.limit.map_or(usize::MAX, |limit| limit as usize))
+            .collect();
         Ok((found, unknown))
     }
 
@@ -155,22 +162,27 @@ impl Snapshot<'_> {
         filter: &Filter,
     ) -> Result<Vec<Map<String, Value>>, StoreError> {
         let conditions = self.conditions(filter)?;
+        let last =
+            filter.limit.map(|limit| limit.saturating_add(filter.after.as_ref().map_or(0, After::position)));
+        let limit = last.map_or(String::new(), |last| format!(" LIMIT {last}"));
         let mut condition = conditions.sql();
         condition.push_str(&format!(" AND environment IN ({})", in_list(hits.keys().copied())));
         let mut values = conditions.values;
         if !rule.loads.is_empty() {
-            let names = vec!["o.name GLOB ?"; rule.loads.len()].join(" OR ");
+            let loads = rule.loads.iter().map(|name| Pattern::of_glob(name).sql("o.name"));
+            let (names, globs): (Vec<String>, Vec<String>) = loads.unzip();
+            let names = names.join(" OR ");
             let lists =
                 format!("(SELECT list FROM object_list JOIN object o ON o.id = object WHERE {names})");
             condition.push_str(&format!(" AND (objects IN {lists} OR late_objects IN {lists})"));
             for _ in 0..2 {
-                values.extend(rule.loads.iter().map(|name| duckdb::types::Value::Text(name.clone())));
+                values.extend(globs.iter().cloned().map(duckdb::types::Value::Text));
             }
         }
         let sql = format!(
             "SELECT \"user\", exe, count(DISTINCT coalesce(job, session)), sum(count)::UBIGINT AS runs, min(start_ns), \
              max(coalesce(end_ns, start_ns)) AS last, arg_max(coalesce(job, session), start_ns), \
-             arg_max(environment, start_ns) FROM process {condition} AND exec > 0 GROUP BY ALL ORDER BY runs DESC, last DESC"
+             arg_max(environment, start_ns) FROM process {condition} AND exec > 0 GROUP BY ALL ORDER BY runs DESC, last DESC, 1, 2{limit}"
         );
         self.rows(&sql, &values, |row| {
             let example = row.get::<_, Option<u64>>(7)?.and_then(|id| hits.get(&id));

@@ -1,6 +1,6 @@
 //! Jobs as they were told, with what other systems measured of them: for those who take them elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use duckdb::Row;
 use record::accounting::{
@@ -11,7 +11,7 @@ use record::measure::{Exported, Job, Measures, Name, Point, Series, Told};
 use serde_json::Value;
 
 use super::jobs::{ACCOUNTED, Which};
-use super::{Conditions, Reader, Snapshot};
+use super::{Conditions, Reader, Snapshot, in_list};
 use crate::StoreError;
 
 /// The columns that are read back, in the order of [`job`].
@@ -21,6 +21,9 @@ const COLUMNS: &str = "id, cluster, job, shown, array_job, array_task, array_wai
     requested_cores, tasks, requested_memory, requested_memory_per, requested, allocated, node_list, comment, admin_comment, \
     system_comment, extra, submit_line, work_dir, stdout, container, constraints, licenses, flags, priority, total_cpu_ns, user_cpu_ns, \
     system_cpu_ns, max_rss, average_rss, energy_j, others";
+
+/// Values of other systems in one answer, unless a single job has more.
+const VALUES_MAX: u64 = 500_000;
 
 impl Reader {
     /// The next jobs behind an id, in the order of ids, and their steps left out.
@@ -45,8 +48,10 @@ impl Snapshot<'_> {
             conditions.sql()
         );
         let jobs = self.rows(&sql, &conditions.values, job)?;
+        let fit = self.that_fit(jobs.iter().map(|(id, _)| *id))?;
         let mut all: BTreeMap<u64, Exported> = jobs
             .into_iter()
+            .take(fit)
             .map(|(id, job)| (id, Exported { id, job, measures: Measures::default() }))
             .collect();
         if !all.is_empty() {
@@ -56,6 +61,24 @@ impl Snapshot<'_> {
             self.add_told(&mut all, &ids)?;
         }
         Ok(all.into_values().collect())
+    }
+
+    /// How many of these jobs, in their order, fit into one answer with all their values: one at least.
+    fn that_fit(&self, ids: impl Iterator<Item = u64>) -> Result<usize, StoreError> {
+        let ids: Vec<u64> = ids.collect();
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        let list = in_list(ids.iter().copied());
+        let sql = format!("SELECT job, count(*) FROM measure WHERE job IN ({list}) GROUP BY job");
+        let counts: HashMap<u64, u64> =
+            self.rows(&sql, &[], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect();
+        let mut values = 0;
+        let fits = |id: &&u64| {
+            values += counts.get(id).copied().unwrap_or(0);
+            values <= VALUES_MAX
+        };
+        Ok(ids.iter().take_while(fits).count().max(1))
     }
 
     fn add_places(&self, all: &mut BTreeMap<u64, Exported>, ids: &str) -> Result<(), StoreError> {

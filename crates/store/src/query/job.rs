@@ -5,11 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use serde_json::{Map, Value, json};
 
 use super::processes::{Draft, Lists};
-use super::{Filter, Snapshot, object};
+use super::{Filter, Snapshot, object, page};
 use crate::StoreError;
 
-/// A job with more rows than this shows only the first ones, and says so.
-const ROWS_MAX: u64 = 100_000;
+/// A job with more rows than this shows only the first ones, and says so: `processes` has all of them, part by part.
+const ROWS_MAX: u64 = 20_000;
 
 /// Names a process image within a job: host, pid, start of the process, number of the exec.
 type Key = (String, i64, String, i64);
@@ -18,8 +18,7 @@ impl Snapshot<'_> {
     /// Everything that ran in a job, each process with the place of its parent in the list; `None` if there is no
     /// such job.
     pub(super) fn job(&self, filter: &Filter) -> Result<Option<Value>, StoreError> {
-        let limited = Filter { limit: Some(ROWS_MAX), ..filter.clone() };
-        let drafts = self.drafts(&limited)?;
+        let (drafts, is_cut) = self.drafts(filter, ROWS_MAX)?;
         if drafts.is_empty() {
             return Ok(None);
         }
@@ -33,12 +32,12 @@ impl Snapshot<'_> {
             process.insert("parent".into(), json!(parent));
         }
         // Of rows that are all here, everything else can be told without another question.
-        let is_cut = processes.len() as u64 == ROWS_MAX;
         let total = if is_cut { self.count(filter)? } else { processes.len() as u64 };
+        let first = Filter { limit: Some(page::ROWS), ..filter.clone() };
         if is_cut {
-            libraries = self.libraries(filter)?;
+            libraries = self.libraries(&first)?;
         }
-        let modules = if is_cut { self.modules(filter)? } else { modules(&processes) };
+        let modules = if is_cut { self.modules(&first)? } else { modules(&processes) };
         Ok(Some(json!({
             "job": filter.job,
             "clusters": distinct(&processes, "cluster"),

@@ -10,6 +10,7 @@ mod measures;
 mod nodes;
 pub mod notes;
 mod on_node;
+pub mod page;
 mod processes;
 mod programs;
 pub(crate) mod resources;
@@ -23,6 +24,7 @@ mod uses;
 
 use std::sync::Arc;
 
+use condition::like::Pattern;
 use digest::Site;
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, InterruptHandle, Row, ToSql, Transaction};
@@ -34,6 +36,7 @@ use crate::sight::{self, Sight};
 use crate::tags::{Declared, Shared};
 
 pub use environment::{Rule, Rules};
+pub use page::{After, Listed};
 pub use short::Per;
 pub use uses::GroupBy;
 
@@ -54,6 +57,18 @@ pub struct Filter {
     pub until_ns: Option<i64>,
     /// At most so many rows.
     pub limit: Option<u64>,
+    /// Behind this place of the list.
+    pub after: Option<After>,
+}
+
+impl Filter {
+    /// For lists that are known by positions.
+    fn limit_sql(&self) -> String {
+        let limit = self.limit.map_or(String::new(), |limit| format!("LIMIT {limit}"));
+        let offset =
+            self.after.as_ref().map_or(String::new(), |after| format!(" OFFSET {}", after.position()));
+        limit + &offset
+    }
 }
 
 /// A connection to ask with.
@@ -124,8 +139,8 @@ impl Reader {
         Snapshot { connection: &self.connection, transaction, site: &self.site }
     }
 
-    /// Processes in the order in which they began.
-    pub fn processes(&self, filter: &Filter) -> Result<Rows, StoreError> {
+    /// Processes in the order in which they began: as many as one part of a list has.
+    pub fn processes(&self, filter: &Filter) -> Result<Listed, StoreError> {
         self.ask(|snapshot| snapshot.processes(filter))
     }
 
@@ -247,6 +262,16 @@ impl Snapshot<'_> {
         values: &[Sql],
         mut take: impl FnMut(&Row) -> duckdb::Result<()>,
     ) -> Result<(), StoreError> {
+        self.each_while(sql, values, |row| take(row).map(|()| true))
+    }
+
+    /// The same, until there is enough.
+    pub(crate) fn each_while(
+        &self,
+        sql: &str,
+        values: &[Sql],
+        mut take: impl FnMut(&Row) -> duckdb::Result<bool>,
+    ) -> Result<(), StoreError> {
         // With values the database plans when it runs, as a test sees; without any, something may come in between.
         let is_alone = self.transaction.is_none() && values.is_empty();
         let transaction = is_alone.then(|| self.connection.unchecked_transaction()).transpose()?;
@@ -254,7 +279,9 @@ impl Snapshot<'_> {
         let mut query = self.connection.prepare(sql)?;
         let mut rows = query.query(&values[..])?;
         while let Some(row) = rows.next()? {
-            take(row)?;
+            if !take(row)? {
+                break;
+            }
         }
         drop(rows);
         transaction.map_or(Ok(()), Transaction::commit)?;
@@ -321,7 +348,8 @@ impl From<&Filter> for Conditions {
         }
         if let Some(exe) = &filter.exe {
             let pattern = if exe.contains('/') { exe.clone() } else { format!("*/{exe}") };
-            conditions.add("exe GLOB ?", [Sql::Text(pattern)]);
+            let (text, value) = Pattern::of_glob(&pattern).sql("exe");
+            conditions.add(&text, [Sql::Text(value)]);
         }
         if let Some(host) = &filter.host {
             conditions.add("(host = ? OR node = ?)", [text(host), text(host)]);
@@ -368,6 +396,25 @@ fn parsed(text: Option<String>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sight::limit;
+
+    /// A pattern is tried on rows that whoever asks may see, and on no others: theirs are chosen where the table is read.
+    #[test]
+    fn what_is_hidden_is_left_out_before_a_pattern_is_tried() {
+        let connection = Connection::open_in_memory().unwrap();
+        crate::schema::migrate(&connection).unwrap();
+        let jobs = "INSERT INTO accounting BY NAME SELECT range AS id, range::VARCHAR AS job, range::VARCHAR AS shown, \
+                    ['eve', 'otto', 'zora'][range % 3 + 1] AS \"user\", range::VARCHAR AS name FROM range(5000)";
+        connection.execute_batch(jobs).unwrap();
+        let sight = Sight::Own { user: "eve".into(), projects: vec![], member_of: vec![] };
+        limit(&connection, &sight).unwrap();
+        let (fits, value) = Pattern::of_glob("*?1*2").sql("name");
+        let sql = format!("EXPLAIN SELECT count(*) FROM accounting WHERE {fits}");
+        let plan: String = connection.query_row(&sql, [value], |row| row.get(1)).unwrap();
+        // Lines of the plan are cut: the pattern is tried on a text that is there only if the row is seen.
+        let words = plan.replace(['│', '\n', ' '], "");
+        assert!(words.contains("regexp_full_match(CASEWHEN((user='eve'))"), "{plan}");
+    }
 
     /// Rows that come between a plan and its run are found, if a value is bound. Without one, a plan for numbers below 100 gives wrong
     /// answers for larger ones.

@@ -1,5 +1,6 @@
 //! Processes with everything that is known of them.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 
 use duckdb::Row;
@@ -7,18 +8,30 @@ use duckdb::types::Value as Sql;
 use record::entry::source;
 use serde_json::{Map, Value, json};
 
-use super::{Filter, Snapshot, in_list, object, parsed, seconds, time};
+use super::{After, Filter, Listed, Snapshot, in_list, object, page, parsed, seconds, time};
 use crate::StoreError;
 
 /// The columns that [`Draft::read`] reads, in its order.
 const COLUMNS: &str = "cluster, job, step, rank, host, node, pid, ppid, start_ns, end_ns, ended_by, exit_code, \
      signal, uid, \"user\", exe, argv, cwd, modules, objects, environment, container, container_image, user_cpu_ns, \
      system_cpu_ns, max_rss_bytes, read_bytes, write_bytes, count, source, process_start_ns, exec, forked_from, \
-     job_from, claimed_job, exe_file, exe_deleted, argv_cut, late_objects, objects_cut, without_guest, ranks, session";
+     job_from, claimed_job, exe_file, exe_deleted, argv_cut, late_objects, objects_cut, without_guest, ranks, session, \
+     stream, number";
+
+/// Rows of one part of a list: each takes a multiple of its JSON in memory before it is written.
+const ROWS: u64 = page::ROWS / 2;
+/// Rows whose lists are looked up together: few, since each may have lists of its own.
+const TOGETHER: usize = 200;
+/// Bytes of texts in rows that are held at the same time.
+const TEXTS: usize = 4 * page::BYTES;
 
 /// A row before its lists are known.
 pub(super) struct Draft {
     pub fields: Map<String, Value>,
+    /// Which names it among all, in the order of the list.
+    place: After,
+    /// Bytes of its texts.
+    size: usize,
     pub objects: Option<u64>,
     pub late_objects: Option<u64>,
     modules: Option<u64>,
@@ -28,7 +41,12 @@ pub(super) struct Draft {
 
 impl Draft {
     fn read(row: &Row) -> duckdb::Result<Draft> {
-        let text = |at: usize| row.get::<_, Option<String>>(at);
+        let size = Cell::new(0);
+        let text = |at: usize| -> duckdb::Result<Option<String>> {
+            let text: Option<String> = row.get(at)?;
+            size.set(size.get() + text.as_ref().map_or(0, String::len));
+            Ok(text)
+        };
         let number = |at: usize| row.get::<_, Option<i64>>(at);
         let container = text(21)?.map(|kind| json!({"kind": kind, "image": text(22).ok().flatten()}));
         let fields = object([
@@ -78,6 +96,12 @@ impl Draft {
         ]);
         Ok(Draft {
             fields,
+            place: After(vec![
+                row.get::<_, i64>(8)?.into(),
+                row.get::<_, u32>(43)?.into(),
+                row.get::<_, u64>(44)?.into(),
+            ]),
+            size: size.get(),
             modules: row.get(18)?,
             objects: row.get(19)?,
             environment: row.get(20)?,
@@ -149,21 +173,62 @@ fn ranks(text: Option<String>) -> Value {
 
 impl Snapshot<'_> {
     /// Processes in the order in which they began.
-    pub(super) fn processes(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let drafts = self.drafts(filter)?;
-        let lists = self.lists(&drafts)?;
-        let list = |id: u64| lists.objects.get(&id).cloned();
-        Ok(drafts.into_iter().map(|draft| lists.complete(draft, list)).collect())
+    pub(super) fn processes(&self, filter: &Filter) -> Result<Listed, StoreError> {
+        let limit = filter.limit.unwrap_or(ROWS).min(ROWS);
+        let (drafts, mut is_more) = self.drafts(filter, limit)?;
+        let (mut listed, mut last) = (Listed::default(), None);
+        let mut drafts = drafts.into_iter();
+        while !listed.is_full() {
+            let together: Vec<Draft> = drafts.by_ref().take(TOGETHER).collect();
+            if together.is_empty() {
+                break;
+            }
+            let lists = self.lists(&together)?;
+            let list = |id: u64| lists.objects.get(&id).cloned();
+            for draft in together {
+                if listed.is_full() {
+                    is_more = true;
+                    break;
+                }
+                last = Some(draft.place.clone());
+                listed.add(&lists.complete(draft, list));
+            }
+        }
+        is_more |= drafts.next().is_some();
+        if let Some(last) = last.filter(|_| is_more) {
+            listed.goes_on_after(&last);
+        }
+        Ok(listed)
     }
 
-    /// Processes in the order in which they began, still without the lists to which they refer.
-    pub(super) fn drafts(&self, filter: &Filter) -> Result<Vec<Draft>, StoreError> {
-        let conditions = self.conditions(filter)?;
-        let condition = conditions.sql();
-        let limit = filter.limit.map_or(String::new(), |limit| format!("LIMIT {limit}"));
+    /// Processes in the order in which they began, still without the lists to which they refer; and whether there are more.
+    pub(super) fn drafts(&self, filter: &Filter, limit: u64) -> Result<(Vec<Draft>, bool), StoreError> {
+        let mut conditions = self.conditions(filter)?;
+        if let Some([start, stream, number]) = filter.after.as_ref().map(|after| &after.0[..]) {
+            // The first says less, but of one column only, so that old parts of the table are left out.
+            let text = "start_ns >= ? AND (start_ns > ? OR stream > CAST(? AS HUGEINT) OR stream = CAST(? AS HUGEINT) \
+                        AND number > CAST(? AS HUGEINT))";
+            let start = || Sql::BigInt((*start).clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+            let [stream, number] = [stream, number].map(|number| Sql::HugeInt(*number));
+            conditions.add(text, [start(), start(), stream.clone(), stream, number]);
+        }
         let order = "ORDER BY start_ns, stream, number";
-        let sql = format!("SELECT {COLUMNS} FROM process {condition} {order} {limit}");
-        self.rows(&sql, &conditions.values, Draft::read)
+        let sql = format!(
+            "SELECT {COLUMNS} FROM process {} {order} LIMIT {}",
+            conditions.sql(),
+            limit.saturating_add(1)
+        );
+        let (mut drafts, mut size, mut is_more) = (Vec::new(), 0, false);
+        self.each_while(&sql, &conditions.values, |row| {
+            is_more = drafts.len() as u64 == limit || size >= TEXTS;
+            if !is_more {
+                let draft = Draft::read(row)?;
+                size += draft.size;
+                drafts.push(draft);
+            }
+            Ok(!is_more)
+        })?;
+        Ok((drafts, is_more))
     }
 
     /// The lists to which rows refer.
@@ -181,7 +246,7 @@ impl Snapshot<'_> {
 
     fn objects(&self, lists: &BTreeSet<u64>) -> Result<HashMap<u64, Value>, StoreError> {
         let sql = format!(
-            "SELECT list, o.path, coalesce(o.build_id, f.build_id), coalesce(o.signature, f.signature), f.hash \
+            "SELECT list, o.path, coalesce(o.build_id, f.build_id), coalesce(o.signature, f.signature), f.hash, o.claimed \
              FROM object_list JOIN object o ON o.id = object LEFT JOIN file f ON f.id = o.file \
              WHERE list IN ({}) ORDER BY list, position",
             in_list(lists.iter().copied())
@@ -192,8 +257,11 @@ impl Snapshot<'_> {
         }
         let rows = self.rows(&sql, &[], |row| {
             let text = |at: usize| row.get::<_, Option<String>>(at);
-            let value =
+            let mut value =
                 json!({"path": text(1)?, "build_id": text(2)?, "signature": text(3)?, "hash": text(4)?});
+            if let (true, Some(object)) = (row.get(5)?, value.as_object_mut()) {
+                object.insert("claimed".into(), json!(true));
+            }
             Ok((row.get::<_, u64>(0)?, value))
         })?;
         for (list, value) in rows {

@@ -29,15 +29,11 @@ fn used(name: &'static str) -> impl Fn(&Row) -> duckdb::Result<Map<String, Value
     }
 }
 
-fn limit(filter: &Filter) -> String {
-    filter.limit.map_or(String::new(), |limit| format!("LIMIT {limit}"))
-}
-
 impl Snapshot<'_> {
     /// Programs, those that ran most first.
     pub(super) fn programs(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
         let conditions = self.conditions(filter)?;
-        let (condition, limit) = (conditions.sql(), limit(filter));
+        let (condition, limit) = (conditions.sql(), filter.limit_sql());
         let sql = format!(
             "SELECT exe, {USE} FROM process {condition} AND exe IS NOT NULL GROUP BY exe \
              ORDER BY runs DESC, exe {limit}"
@@ -48,7 +44,7 @@ impl Snapshot<'_> {
     /// Libraries, by path, those of most jobs first.
     pub(super) fn libraries(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
         let conditions = self.conditions(filter)?;
-        let (condition, limit) = (conditions.sql(), limit(filter));
+        let (condition, limit) = (conditions.sql(), filter.limit_sql());
         // Processes that are alike are put together before each is multiplied by its libraries. The first of the
         // objects at the start is the program.
         let alike = "\"user\", job, session, exec > 0 AS exec, sum(count) AS count, sum(user_cpu_ns) AS user_cpu_ns, \
@@ -69,7 +65,7 @@ impl Snapshot<'_> {
     /// Modules, those of most jobs first.
     pub(super) fn modules(&self, filter: &Filter) -> Result<Vec<Map<String, Value>>, StoreError> {
         let conditions = self.conditions(filter)?;
-        let (condition, limit) = (conditions.sql(), limit(filter));
+        let (condition, limit) = (conditions.sql(), filter.limit_sql());
         let sql = format!(
             "SELECT module, {USE} FROM process JOIN (SELECT DISTINCT list, module FROM module_list) m \
              ON m.list = process.modules {condition} GROUP BY module ORDER BY jobs DESC, runs DESC, module {limit}"

@@ -37,7 +37,7 @@ impl Snapshot<'_> {
         conditions.add("job IS NOT NULL", []);
         // One that has not ended has no end.
         conditions.add("end_ns - start_ns < ?", [Sql::BigInt(self.site.short_job_ns)]);
-        let limit = filter.limit.map_or(String::new(), |limit| format!("LIMIT {limit}"));
+        let limit = filter.limit_sql();
         let sql = format!(
             "SELECT start_ns - start_ns % {} AS from_ns, cluster, \"user\", {TOGETHER} FROM ( \
                SELECT start_ns, cluster, \"user\", (end_ns - start_ns)::DOUBLE AS lasted, cpu_total::DOUBLE AS cpu, \

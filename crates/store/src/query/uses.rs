@@ -1,5 +1,6 @@
 //! Who loaded a library.
 
+use condition::like::Pattern;
 use duckdb::types::Value as Sql;
 use serde_json::{Map, Value, json};
 
@@ -28,8 +29,9 @@ impl Snapshot<'_> {
     ) -> Result<Vec<Map<String, Value>>, StoreError> {
         let conditions = self.conditions(filter)?;
         let condition = conditions.sql();
-        let limit = filter.limit.map_or(String::new(), |limit| format!("LIMIT {limit}"));
-        let fits = if pattern.contains('/') { "o.path GLOB ?" } else { "o.name GLOB ?" };
+        let limit = filter.limit_sql();
+        let by = if pattern.contains('/') { "o.path" } else { "o.name" };
+        let (fits, glob) = Pattern::of_glob(pattern).sql(by);
         let (columns, names): (&str, &[&str]) = match group_by {
             GroupBy::Job => {
                 ("cluster, coalesce(job, session) AS job, \"user\", exe", &["cluster", "job", "user", "exe"])
@@ -59,17 +61,19 @@ impl Snapshot<'_> {
                  AND coalesce(objects NOT IN {first}, true)"
             )
         };
+        // Between equals the names decide, so that parts of the list fit together.
+        let order = (1..=names.len()).map(|at| at.to_string()).collect::<Vec<_>>().join(", ");
         let sql = format!(
             "WITH found AS MATERIALIZED (SELECT o.id, o.path FROM object o LEFT JOIN file f ON f.id = o.file \
                WHERE {fits} OR o.build_id = ? OR f.build_id = ? OR f.hash = ?), \
              lists AS MATERIALIZED (SELECT DISTINCT list, position = 0 AS is_program{path} \
                FROM object_list JOIN found ON object = found.id) \
              SELECT {columns}, {counts}, sum(count)::UBIGINT AS runs, min(start_ns), \
-             max(coalesce(end_ns, start_ns)) AS last FROM ({source}) GROUP BY ALL ORDER BY last DESC, runs DESC {limit}",
+             max(coalesce(end_ns, start_ns)) AS last FROM ({source}) GROUP BY ALL ORDER BY last DESC, runs DESC, {order} {limit}",
             path = if group_by == GroupBy::Library { ", path" } else { "" },
         );
         let text = || Sql::Text(pattern.to_owned());
-        let mut values = vec![text(), text(), text(), text()];
+        let mut values = vec![Sql::Text(glob), text(), text(), text()];
         values.extend(conditions.values.clone());
         values.extend(conditions.values);
         let width = names.len();

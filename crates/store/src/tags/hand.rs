@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use digest::limits::Kept;
 use duckdb::{Connection, params};
 use tags::{Declaration, Space};
 
@@ -57,6 +58,7 @@ impl Wish {
 impl Writer {
     /// Keeps what somebody says of a job; whoever says it may, as the caller has seen. Says whether that changes anything.
     pub fn assign(&mut self, assignment: &Assignment) -> Result<bool, StoreError> {
+        self.check_quota(Kept::Assignments, &assignment.by)?;
         let declared = self.tags.get();
         let transaction = self.connection.transaction()?;
         let id = measured::now(&transaction, assignment.id)?;

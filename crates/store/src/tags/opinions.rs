@@ -1,6 +1,7 @@
 //! What people think of what a rule says of a job: whether it is right, and whether they want to be shown it. No opinion changes a tag:
 //! whoever may take it off does that. A rule with which many disagree is for its author to look at.
 
+use digest::limits::Kept;
 use duckdb::params;
 
 use crate::StoreError;
@@ -58,6 +59,7 @@ impl Writer {
     /// Keeps an opinion in place of what the same person said before; whoever says it may, as the caller has seen.
     pub fn opine(&mut self, opinion: &Opinion) -> Result<(), StoreError> {
         let Opinion { id, tag, version, word, by, reason } = opinion;
+        self.check_quota(Kept::Feedback, by)?;
         let (transaction, now) = (self.connection.transaction()?, now_ns());
         let id = &measured::now(&transaction, *id)?;
         let replaced = [Some(*word), word.other()];

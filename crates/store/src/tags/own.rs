@@ -1,5 +1,6 @@
 //! Tags that people declare for a project or for themselves. They have no criterion: those are few, and for the site to give.
 
+use digest::limits::Kept;
 use duckdb::{Connection, params};
 use tags::{Declaration, Name, Space};
 
@@ -21,6 +22,7 @@ impl Writer {
         description: &str,
         by: &str,
     ) -> Result<Result<u32, String>, StoreError> {
+        self.check_quota(Kept::Tags, by)?;
         self.change_tags(|connection| {
             let sql = "SELECT count(*) FROM own_tag WHERE space = ? AND until_ns IS NULL";
             let there: u64 = connection.query_row(sql, params![space.to_string()], |row| row.get(0))?;

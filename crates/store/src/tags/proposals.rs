@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use digest::limits::Kept;
 use duckdb::{Connection, OptionalExt, params};
 use tags::{Declaration, Level, Name};
 
@@ -36,6 +37,7 @@ pub enum Decision {
 impl Writer {
     /// Keeps a proposal; returns its number.
     pub fn propose(&mut self, proposed: &Proposed, motivation: &str, by: &str) -> Result<u64, StoreError> {
+        self.check_quota(Kept::Proposals, by)?;
         let number = self.next_number("proposal")?;
         self.connection.execute(
             "INSERT INTO proposal VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL)",

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use condition::{Condition, Question, like};
+use condition::like::Pattern;
+use condition::{Condition, Question};
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, params};
 
 use super::judge::{Jobs, Time};
 use crate::StoreError;
-use crate::query::jobs::{OF_JOB, variables};
+use crate::query::jobs::{KnownBy, OF_JOB, bound, fits, variables};
 
 /// The questions of all criteria, each once.
 pub(super) struct Answers {
@@ -52,17 +53,18 @@ impl Answers {
         for (at, question) in self.questions.values().enumerate() {
             match question.predicate {
                 "runs" => {
-                    let fit = fit(PROGRAM, question, &mut of_programs);
+                    let fit = fit(&PROGRAM, question, &mut of_programs);
                     columns.push(format!("coalesce(bool_or({fit}), false) AS q{at}"));
                 }
                 "sets" => {
-                    of_variables.push(Sql::Text(like::of_glob(&question.pattern)));
-                    had.push(format!("bool_or(v.variable LIKE CAST(? AS VARCHAR) ESCAPE '\\') AS v{at}"));
+                    let (fits, value) = Pattern::of_glob(&question.pattern).sql("v.variable");
+                    of_variables.push(Sql::Text(value));
+                    had.push(format!("bool_or({fits}) AS v{at}"));
                     // Of programs whose variables are not known it is unknown.
                     columns.push(format!("bool_or(CASE WHEN s.environment IS NOT NULL THEN coalesce(e.v{at}, false) END) AS q{at}"));
                 }
                 _ => {
-                    let fit = fit(OBJECT, question, &mut of_lists);
+                    let fit = fit(&OBJECT, question, &mut of_lists);
                     fits.push(format!("bool_or({fit}) AS u{at}"));
                     columns.push(format!("coalesce(bool_or(a.u{at} OR b.u{at}), false) AS q{at}"));
                 }
@@ -94,39 +96,13 @@ impl Answers {
     }
 }
 
-/// What software is known by: name, path, build-id, and the file.
-struct Known {
-    name: &'static str,
-    path: &'static str,
-    build_id: &'static str,
-    file: &'static str,
-}
+const PROGRAM: KnownBy =
+    KnownBy { name: "parse_filename(s.exe)", path: "s.exe", build_id: "NULL", file: "s.exe_file" };
+const OBJECT: KnownBy = KnownBy { name: "o.name", path: "o.path", build_id: "o.build_id", file: "o.file" };
 
-const PROGRAM: Known =
-    Known { name: "parse_filename(s.exe)", path: "s.exe", build_id: "NULL", file: "s.exe_file" };
-const OBJECT: Known = Known { name: "o.name", path: "o.path", build_id: "o.build_id", file: "o.file" };
-
-/// Build-ids have eight bytes and more, content hashes 32.
-const SHORTEST: usize = 16;
-
-/// By name, by path as well if there is a `/` in the pattern; what looks like a build-id or a hash may be one.
-fn fit(known: Known, question: &Question, values: &mut Vec<Sql>) -> String {
-    let Known { name, path, build_id, file } = known;
-    let pattern = &question.pattern;
-    let like = Sql::Text(like::of_glob(pattern));
-    let by = |what: &str| format!("{what} LIKE CAST(? AS VARCHAR) ESCAPE '\\'");
-    values.push(like.clone());
-    if pattern.contains('/') {
-        values.push(like);
-        format!("({} OR {})", by(name), by(path))
-    } else if pattern.len() >= SHORTEST && pattern.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        values.extend(std::iter::repeat_n(Sql::Text(pattern.clone()), 3));
-        let exactly = "CAST(? AS VARCHAR)";
-        format!(
-            "({} OR {build_id} = {exactly} OR {file} IN (SELECT f.id FROM file f WHERE f.hash = {exactly} OR f.build_id = {exactly}))",
-            by(name)
-        )
-    } else {
-        by(name)
-    }
+/// SQL, whose values go behind those that are there.
+fn fit(known: &KnownBy, question: &Question, values: &mut Vec<Sql>) -> String {
+    let fits = fits(known, &question.pattern);
+    values.extend(fits.values.into_iter().map(bound));
+    fits.text
 }

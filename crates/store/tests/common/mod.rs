@@ -48,7 +48,13 @@ pub fn image(pid: u32, exe: &str) -> Image {
 }
 
 pub fn library(path: &str, file: Option<u64>) -> Object {
-    Object { path: path.as_bytes().into(), build_id: Some(Bytes(vec![0xab; 20])), signature: None, file }
+    Object {
+        path: path.as_bytes().into(),
+        build_id: Some(Bytes(vec![0xab; 20])),
+        signature: None,
+        file,
+        claimed: false,
+    }
 }
 
 pub fn list(id: u64, objects: Vec<Object>) -> Entry {

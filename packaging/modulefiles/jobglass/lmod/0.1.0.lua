@@ -31,6 +31,17 @@ end
 prepend_path("LD_PRELOAD", library)
 setenv("JOBGLASS_LIBRARY", library)
 
+-- Programs built with -fsanitize=address refuse to start where another library comes before ASan's runtime, unless they
+-- are told not to look. Whoever has set the key keeps it. That the entry is ours is noted, so that unloading removes it
+-- and nothing else.
+local key = "verify_asan_link_order"
+local is_set = (os.getenv("ASAN_OPTIONS") or ""):find(key, 1, true)
+local is_ours = os.getenv("JOBGLASS_ASAN_OPTIONS") ~= nil
+if mode() == "unload" and is_ours or mode() ~= "unload" and not is_set then
+    append_path("ASAN_OPTIONS", key .. "=0", ":")
+    setenv("JOBGLASS_ASAN_OPTIONS", key .. "=0")
+end
+
 -- Containers take LD_PRELOAD over from the host, so the library must be there under the same path. The agent is
 -- reached through its abstract socket: a mount of /run/jobglass would keep containers from starting on a node
 -- where that directory is missing. APPTAINERENV_LD_PRELOAD is not set: `--cleanenv` means what it says.

@@ -10,6 +10,7 @@ use import::collectd::csv::{self, Place};
 use import::collectd::{Network, Security, Stored, Types, Users, http as post};
 use import::monitor::Take;
 
+use super::gate::Gate;
 use super::{Shared, http, lock, open, serve, spawn, udp};
 use crate::args::{CollectdSecurity, ImportCollectdArgs};
 use crate::import_command::stop::Stop;
@@ -24,16 +25,22 @@ pub fn run(args: &ImportCollectdArgs) -> Result<bool> {
     let stored = if args.rates { Stored::Rates } else { Stored::Counts };
     let mut sources = Vec::new();
     if let Some(address) = args.listen {
+        let gate = Gate::new(&args.senders.allow, None)?;
+        gate.guard(address, security(args) != Security::None)?;
         let network = Network { security: security(args), users: users(args)?, types: types(args)? };
         let (socket, feed, stop) = (udp::bind(address)?, feed.clone(), stop.clone());
         sources.push(spawn("collectd", &stop.clone(), move || {
-            udp::receive(&socket, &stop, |bytes, _| network.packet(bytes, &mut *lock(&feed)))
+            udp::receive(&socket, &gate, &feed, &stop, |bytes, _| network.packet(bytes, &mut *lock(&feed)))
         })?);
     }
     if let Some(address) = args.http {
-        let (server, feed, stop) = (http::bind(address)?, feed.clone(), stop.clone());
+        let gate = Gate::new(&args.senders.allow, args.http_token_file.as_deref())?;
+        gate.guard(address, false)?;
+        let (listener, feed, stop) = (http::bind(address)?, feed.clone(), stop.clone());
         sources.push(spawn("write_http", &stop.clone(), move || {
-            http::serve(&server, &stop, |_, body| Ok(post::read(body, stored, &mut *lock(&feed))?))
+            http::serve(&listener, &gate, &feed, &stop, |_, body| {
+                Ok(post::read(body, stored, &mut *lock(&feed))?)
+            })
         })?);
     }
     if let Some(dir) = args.csv.clone() {

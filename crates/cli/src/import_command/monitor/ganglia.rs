@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use import::ganglia::{Packets, xml};
 
+use super::gate::Gate;
 use super::{Shared, lock, now, open, serve, spawn, udp};
 use crate::args::ImportGangliaArgs;
 use crate::import_command::stop::Stop;
@@ -21,10 +22,12 @@ pub fn run(args: &ImportGangliaArgs) -> Result<bool> {
     let (feed, stop) = (open(&args.monitor, every)?, Stop::at_signals()?);
     let mut sources = Vec::new();
     if let Some(address) = args.listen {
+        let gate = Gate::new(&args.senders.allow, None)?;
+        gate.guard(address, false)?;
         let (socket, feed, stop) = (udp::bind(address)?, feed.clone(), stop.clone());
         let mut packets = Packets::new(KNOWN);
         sources.push(spawn("gmetric", &stop.clone(), move || {
-            udp::receive(&socket, &stop, |bytes, sender| {
+            udp::receive(&socket, &gate, &feed, &stop, |bytes, sender| {
                 packets.packet(bytes, &sender.ip().to_string(), now(), &mut *lock(&feed));
             })
         })?);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use import::influx::{Precision, read};
 
+use super::gate::Gate;
 use super::{http, lock, now, open, serve, spawn, udp};
 use crate::args::ImportInfluxArgs;
 use crate::import_command::input::Input;
@@ -21,15 +22,20 @@ pub fn run(args: &ImportInfluxArgs) -> Result<bool> {
     let precision = named(&args.precision)?;
     let mut sources = Vec::new();
     if let Some(address) = args.listen {
+        let gate = Gate::new(&args.senders.allow, None)?;
+        gate.guard(address, false)?;
         let (socket, feed, stop) = (udp::bind(address)?, feed.clone(), stop.clone());
         sources.push(spawn("udp", &stop.clone(), move || {
-            udp::receive(&socket, &stop, |bytes, _| read(bytes, precision, now(), &mut *lock(&feed)))
+            let take = |bytes: &[u8], _| read(bytes, precision, now(), &mut *lock(&feed));
+            udp::receive(&socket, &gate, &feed, &stop, take)
         })?);
     }
     if let Some(address) = args.http {
-        let (server, feed, stop) = (http::bind(address)?, feed.clone(), stop.clone());
+        let gate = Gate::new(&args.senders.allow, args.http_token_file.as_deref())?;
+        gate.guard(address, false)?;
+        let (listener, feed, stop) = (http::bind(address)?, feed.clone(), stop.clone());
         sources.push(spawn("http", &stop.clone(), move || {
-            http::serve(&server, &stop, |path, body| {
+            http::serve(&listener, &gate, &feed, &stop, |path, body| {
                 read(body, asked(path, precision)?, now(), &mut *lock(&feed));
                 Ok(())
             })

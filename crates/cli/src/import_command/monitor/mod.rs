@@ -3,14 +3,16 @@
 //! * `feed`: from readings to series; what gives none is counted by reason.
 //! * `deliver`: series on their way, kept while the server is away.
 //! * `ganglia`, `collectd`, `influx`: where readings come from.
-//! * `udp`, `http`: how they come.
+//! * `udp`, `http` with `request`: how they come; `gate`: from whom.
 
 mod collectd;
 mod deliver;
 mod feed;
 mod ganglia;
+mod gate;
 mod http;
 mod influx;
+mod request;
 mod udp;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +32,7 @@ use feed::Feed;
 
 pub use collectd::run as collectd;
 pub use ganglia::run as ganglia;
+pub use gate::{Prefix, listen_address};
 pub use influx::run as influx;
 
 /// How often series go to the server.

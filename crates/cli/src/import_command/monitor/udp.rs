@@ -5,7 +5,10 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use import::monitor::{Dropped, Take};
 
+use super::gate::Gate;
+use super::{Shared, lock};
 use crate::import_command::stop::Stop;
 
 /// No packet is longer.
@@ -35,11 +38,18 @@ pub fn bind(address: SocketAddr) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Gives each packet with its sender, until it is to stop.
-pub fn receive(socket: &UdpSocket, stop: &Stop, mut take: impl FnMut(&[u8], SocketAddr)) -> Result<()> {
+/// Gives each packet of those who may send, until it is to stop; others are counted.
+pub fn receive(
+    socket: &UdpSocket,
+    gate: &Gate,
+    feed: &Shared,
+    stop: &Stop,
+    mut take: impl FnMut(&[u8], SocketAddr),
+) -> Result<()> {
     let mut buffer = vec![0; LONGEST];
     while !stop.is_set() {
         match socket.recv_from(&mut buffer) {
+            Ok((_, sender)) if !gate.admits(sender.ip()) => lock(feed).dropped(Dropped::NotAllowed),
             Ok((length, sender)) => take(&buffer[..length], sender),
             Err(error)
                 if matches!(

@@ -109,12 +109,9 @@ impl Columns {
         };
         let catalogue = all.iter().filter(|of| !of.is_only_shown);
         let catalogue = catalogue.flat_map(|of| names(of).into_iter().map(|name| catalogued(of, &name)));
-        let mut catalogue = Catalogue::new(catalogue);
-        for predicate in software::predicates() {
-            catalogue = catalogue.and_then(|catalogue| catalogue.with(predicate));
-        }
         // A test sees that there is one.
-        let catalogue = catalogue.unwrap_or_default();
+        let catalogue = Catalogue::new(catalogue).unwrap_or_default();
+        let catalogue = software::predicates().into_iter().fold(catalogue, Catalogue::with);
         Columns { all: all.into_iter().map(Arc::new).collect(), catalogue }
     }
 

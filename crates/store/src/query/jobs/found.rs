@@ -5,21 +5,20 @@ use std::sync::Arc;
 use duckdb::Row;
 use duckdb::types::{Value as Sql, ValueRef};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{JobColumn, Page};
-use crate::query::time;
+use super::{JobAfter, JobColumn, Page};
+use crate::query::{Listed, time};
 
 /// Jobs that were found.
-pub struct Found {
+pub(super) struct Found {
     columns: Vec<Arc<JobColumn>>,
     /// `"name":` of each column.
     keys: Vec<Vec<u8>>,
-    limit: Option<u64>,
-    /// Objects, with commas between them.
-    json: Vec<u8>,
-    rows: u64,
-    more: bool,
+    limit: u64,
+    /// The last one that was taken.
+    last: Option<JobAfter>,
+    pub(super) listed: Listed,
 }
 
 impl Found {
@@ -31,59 +30,29 @@ impl Found {
             key
         };
         let keys = page.columns.iter().map(key).collect();
-        Found {
-            columns: page.columns.clone(),
-            keys,
-            limit: page.limit,
-            json: Vec::new(),
-            rows: 0,
-            more: false,
-        }
+        let (columns, limit) = (page.columns.clone(), page.rows());
+        Found { columns, keys, limit, last: None, listed: Listed::default() }
     }
 
-    /// One more than was asked for says that there are more.
-    pub(super) fn take(&mut self, row: &Row) -> duckdb::Result<()> {
-        if self.limit.is_some_and(|limit| self.rows >= limit) {
-            self.more = true;
-            return Ok(());
+    /// Whether there is room for another. One more than was asked for says that there are more.
+    pub(super) fn take(&mut self, row: &Row) -> duckdb::Result<bool> {
+        if self.listed.len() >= self.limit || self.listed.is_full_of_bytes() {
+            self.last.iter().for_each(|last| self.listed.goes_on_after(last));
+            return Ok(false);
         }
-        self.json.extend_from_slice(if self.rows == 0 { b"{" } else { b",{" });
+        let json = self.listed.begin();
+        json.push(b'{');
         for (at, (column, key)) in self.columns.iter().zip(&self.keys).enumerate() {
             if at > 0 {
-                self.json.push(b',');
+                json.push(b',');
             }
-            self.json.extend_from_slice(key);
-            write(&mut self.json, column, row.get_ref(at)?);
+            json.extend_from_slice(key);
+            write(json, column, row.get_ref(at)?);
         }
-        self.json.push(b'}');
-        self.rows += 1;
-        Ok(())
-    }
-
-    /// How many there are of those that were asked for.
-    pub fn len(&self) -> u64 {
-        self.rows
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.rows == 0
-    }
-
-    /// The whole answer: `{"rows":[…],"more":false}`.
-    pub fn into_json(self) -> Vec<u8> {
-        let mut answer = Vec::with_capacity(self.json.len() + 32);
-        answer.extend_from_slice(b"{\"rows\":[");
-        answer.extend_from_slice(&self.json);
-        answer.extend_from_slice(b"],\"more\":");
-        put(&mut answer, &self.more);
-        answer.push(b'}');
-        answer
-    }
-
-    /// Row by row, for those who look at single values.
-    pub fn rows(&self) -> Vec<Map<String, Value>> {
-        let array = [b"[", &self.json[..], b"]"].concat();
-        serde_json::from_slice(&array).unwrap_or_default()
+        json.push(b'}');
+        let behind = self.columns.len();
+        self.last = Some(JobAfter::of(row.get_ref(behind)?, row.get(behind + 1)?));
+        Ok(true)
     }
 }
 

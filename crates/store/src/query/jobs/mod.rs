@@ -1,5 +1,6 @@
 //! The whole collection of jobs: filtered, sorted, counted, put together.
 
+mod after;
 mod columns;
 mod elsewhere;
 mod found;
@@ -13,14 +14,15 @@ use std::sync::Arc;
 use condition::{Condition, Value as Bound};
 use duckdb::types::Value as Sql;
 
-use super::{Conditions, Reader, Rows, Snapshot};
+use super::{Conditions, Listed, Reader, Rows, Snapshot, page};
 use crate::StoreError;
 
+pub use after::JobAfter;
 pub use columns::{Columns, FIXED, JobColumn, USUAL, column};
-pub use found::Found;
+use found::Found;
 pub(super) use found::value;
 pub use group::JobsBy;
-pub(crate) use software::{OF_JOB, variables};
+pub(crate) use software::{Known as KnownBy, OF_JOB, fits, variables};
 pub use tagged::{Origin, Tagged, Wanted};
 
 /// Which jobs are asked for; what is absent does not matter.
@@ -42,9 +44,22 @@ pub struct Page {
     pub columns: Vec<Arc<JobColumn>>,
     pub sort: Arc<JobColumn>,
     pub is_ascending: bool,
-    /// At most so many rows; without it, all.
+    /// At most so many rows; without it, as many as one part of the list has.
     pub limit: Option<u64>,
+    /// Behind this job.
+    pub after: Option<JobAfter>,
 }
+
+impl Page {
+    /// A part has few rows where each has many columns: what does not fit into it would be looked up for nothing.
+    fn rows(&self) -> u64 {
+        let fit = page::BYTES / (self.columns.len().max(1) * BYTES_OF_COLUMN);
+        self.limit.unwrap_or(u64::MAX).min((fit as u64).max(1))
+    }
+}
+
+/// What a name and its value take in an answer, about.
+const BYTES_OF_COLUMN: usize = 24;
 
 /// Jobs as their batch system accounts for them, or as they were measured where none does.
 pub(super) const ACCOUNTED: &str = "accounting c";
@@ -74,7 +89,7 @@ const MEASURED: &str = concat!(
 
 impl Reader {
     /// Jobs, and whether there are more.
-    pub fn jobs(&self, which: &Which, page: &Page) -> Result<Found, StoreError> {
+    pub fn jobs(&self, which: &Which, page: &Page) -> Result<Listed, StoreError> {
         self.ask_one(|snapshot| snapshot.jobs(which, page))
     }
 
@@ -94,14 +109,17 @@ impl Reader {
 }
 
 impl Snapshot<'_> {
-    fn jobs(&self, which: &Which, page: &Page) -> Result<Found, StoreError> {
-        let conditions = which.conditions();
-        let sql = if page.limit.is_some() { first(which, page) } else { whole(which, page) };
+    fn jobs(&self, which: &Which, page: &Page) -> Result<Listed, StoreError> {
+        let mut conditions = which.conditions();
+        if let Some(after) = &page.after {
+            after.add_to(&mut conditions, page);
+        }
+        let sql = parts(which, page, &conditions.sql());
         let mut values = conditions.values;
-        values.extend(page.limit.map(|limit| Sql::UBigInt(limit.saturating_add(1))));
+        values.push(Sql::UBigInt(page.rows().saturating_add(1)));
         let mut found = Found::new(page);
-        self.each(&sql, &values, |row| found.take(row))?;
-        Ok(found)
+        self.each_while(&sql, &values, |row| found.take(row))?;
+        Ok(found.listed)
     }
 
     fn count_jobs(&self, which: &Which) -> Result<u64, StoreError> {
@@ -121,33 +139,20 @@ impl Snapshot<'_> {
     }
 }
 
-/// The first jobs. What is to be said of one is read and looked for beside it when it is known to be among them: as one query, all columns of all
+/// A part of the jobs. What is to be said of one is read and looked for beside it when it is known to be among them: as one query, all columns of all
 /// jobs that fit are carried through whatever else is looked at for a condition.
-fn first(which: &Which, page: &Page) -> String {
+fn parts(which: &Which, page: &Page, condition: &str) -> String {
     let found = format!(
-        "SELECT c.rowid AS place, {} AS sorted FROM {ACCOUNTED} {} {} {} LIMIT ?",
+        "SELECT c.rowid AS place, c.id AS id, {} AS sorted FROM {ACCOUNTED} {} {condition} {} LIMIT ?",
         page.sort.sql,
         which.beside(iter::once(&page.sort)),
-        which.conditions().sql(),
-        order(page)
+        order(page, "id")
     );
     format!(
-        "SELECT {}, f.sorted AS sorted, f.place AS place FROM ({found}) f JOIN {ACCOUNTED} ON c.rowid = f.place {} {}",
+        "SELECT {}, f.sorted AS sorted, f.id AS id_ FROM ({found}) f JOIN {ACCOUNTED} ON c.rowid = f.place {} {}",
         select(page),
         Which::default().beside(page.columns.iter()),
-        order(page)
-    )
-}
-
-/// All of them.
-fn whole(which: &Which, page: &Page) -> String {
-    format!(
-        "SELECT {}, {} AS sorted, c.rowid AS place FROM {ACCOUNTED} {} {} {}",
-        select(page),
-        page.sort.sql,
-        which.beside(page.columns.iter().chain([&page.sort])),
-        which.conditions().sql(),
-        order(page)
+        order(page, "id_")
     )
 }
 
@@ -156,11 +161,11 @@ fn select(page: &Page) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-/// The first rows: newest unless asked otherwise; what is not known is last. The later words decide between equals, so that two
-/// questions have one answer.
-fn order(page: &Page) -> String {
+/// The first rows: newest unless asked otherwise; what is not known is last. Between equals the job's id decides, which stays when its
+/// row is written anew, so that two questions have one answer and parts of the list fit together.
+fn order(page: &Page, id: &str) -> String {
     let way = if page.is_ascending { "ASC" } else { "DESC" };
-    format!("ORDER BY sorted {way} NULLS LAST, place {way}")
+    format!("ORDER BY sorted {way} NULLS LAST, {id} {way}")
 }
 
 impl Which {

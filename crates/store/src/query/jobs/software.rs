@@ -1,7 +1,8 @@
 //! What conditions may ask about the programs of a job, the libraries they loaded and the variables they had. Of a job none of whose
 //! programs was seen nobody knows; one that is seen to run something else does not run this.
 
-use condition::Predicate;
+use condition::like::Pattern;
+use condition::{Predicate, Sql, Value};
 
 use super::same_cluster;
 
@@ -12,9 +13,6 @@ pub(crate) const OF_JOB: &str = concat!(
     " AND q.start_ns <= coalesce(c.end_ns, 9223372036854775807) AND coalesce(q.end_ns, q.start_ns) >= c.start_ns - 60000000000"
 );
 
-/// The pattern, which is needed more than once.
-const PATTERN: &str = "(SELECT CAST(? AS VARCHAR) AS pattern) w";
-
 /// Each variable of these environments, as `NAME=value`.
 pub(crate) fn variables(ids: &str) -> String {
     format!(
@@ -23,44 +21,89 @@ pub(crate) fn variables(ids: &str) -> String {
 }
 
 pub(super) fn predicates() -> [Predicate; 3] {
-    let known = |sql: String| {
-        format!("(CASE WHEN EXISTS (SELECT 1 FROM process q WHERE {OF_JOB}) THEN EXISTS ({sql}) END)")
-    };
     [
         Predicate {
             name: "uses",
             meaning: "whether a program of the job loaded a library of this name, of this path if there is a / in it, or with this build-id or content hash",
-            sql: known(format!(
-                "SELECT 1 FROM (SELECT job, cluster, start_ns, end_ns, unnest([objects, late_objects]) AS list FROM process) q \
-                 WHERE {OF_JOB} AND q.list IN (SELECT l.list FROM object_list l JOIN object o ON o.id = l.object, {PATTERN} \
-                   WHERE {})",
-                fits("o.name", "o.path", "o.build_id", "o.file")
-            )),
+            sql: uses,
         },
         Predicate {
             name: "runs",
             meaning: "whether the job ran a program of this name, of this path if there is a / in it, or with this build-id or content hash",
-            sql: known(format!(
-                "SELECT 1 FROM process q, {PATTERN} WHERE {OF_JOB} AND {}",
-                fits("parse_filename(q.exe)", "q.exe", "NULL", "q.exe_file")
-            )),
+            sql: runs,
         },
         Predicate {
             name: "sets",
             meaning: "whether a program of the job had a variable like this, of those that are kept: sets('OMP_NUM_THREADS=1'), sets('NCCL_DEBUG=*')",
-            sql: format!(
-                "(CASE WHEN EXISTS (SELECT 1 FROM process q WHERE {OF_JOB} AND q.environment IS NOT NULL) THEN EXISTS ( \
-                   SELECT 1 FROM {} v, {PATTERN} WHERE v.variable LIKE w.pattern ESCAPE '\\') END)",
-                variables(&format!("SELECT q.environment FROM process q WHERE {OF_JOB}"))
-            ),
+            sql: sets,
         },
     ]
 }
 
-/// By name, by path if there is a `/` in the pattern, by build-id or by content hash.
-fn fits(name: &str, path: &str, build_id: &str, file: &str) -> String {
-    format!(
-        "({name} LIKE w.pattern ESCAPE '\\' OR contains(w.pattern, '/') AND {path} LIKE w.pattern ESCAPE '\\' \
-          OR {build_id} = w.pattern OR {file} IN (SELECT f.id FROM file f WHERE f.hash = w.pattern OR f.build_id = w.pattern))"
-    )
+/// Unknown where no program was seen.
+fn known(sql: String, values: Vec<Value>) -> Sql {
+    let text = format!("(CASE WHEN EXISTS (SELECT 1 FROM process q WHERE {OF_JOB}) THEN EXISTS ({sql}) END)");
+    Sql { text, values }
+}
+
+/// The pattern is tried only on what processes loaded that whoever asks may see.
+fn uses(pattern: &str) -> Sql {
+    let fits = fits(&OBJECT, pattern);
+    let sql = format!(
+        "SELECT 1 FROM (SELECT job, cluster, start_ns, end_ns, unnest([objects, late_objects]) AS list FROM process) q \
+         WHERE {OF_JOB} AND q.list IN (SELECT l.list FROM object_list l JOIN object o ON o.id = l.object WHERE {})",
+        fits.text
+    );
+    known(sql, fits.values)
+}
+
+fn runs(pattern: &str) -> Sql {
+    let fits = fits(&PROGRAM, pattern);
+    known(format!("SELECT 1 FROM process q WHERE {OF_JOB} AND {}", fits.text), fits.values)
+}
+
+fn sets(pattern: &str) -> Sql {
+    let fits = Sql::of_pattern("v.variable", &Pattern::of_glob(pattern));
+    let text = format!(
+        "(CASE WHEN EXISTS (SELECT 1 FROM process q WHERE {OF_JOB} AND q.environment IS NOT NULL) THEN EXISTS ( \
+           SELECT 1 FROM {} v WHERE {}) END)",
+        variables(&format!("SELECT q.environment FROM process q WHERE {OF_JOB}")),
+        fits.text
+    );
+    Sql { text, ..fits }
+}
+
+/// What software is known by: name, path, build-id, and the file.
+pub(crate) struct Known {
+    pub name: &'static str,
+    pub path: &'static str,
+    pub build_id: &'static str,
+    pub file: &'static str,
+}
+
+const PROGRAM: Known =
+    Known { name: "parse_filename(q.exe)", path: "q.exe", build_id: "NULL", file: "q.exe_file" };
+const OBJECT: Known = Known { name: "o.name", path: "o.path", build_id: "o.build_id", file: "o.file" };
+
+/// Build-ids have eight bytes and more, content hashes 32.
+const SHORTEST: usize = 16;
+
+/// By name, by path as well if there is a `/` in the pattern; what looks like a build-id or a hash may be one.
+pub(crate) fn fits(known: &Known, pattern: &str) -> Sql {
+    let Known { name, path, build_id, file } = known;
+    let glob = Pattern::of_glob(pattern);
+    let mut by = Sql::of_pattern(name, &glob);
+    if pattern.contains('/') {
+        let by_path = Sql::of_pattern(path, &glob);
+        by.text = format!("({} OR {})", by.text, by_path.text);
+        by.values.extend(by_path.values);
+    } else if pattern.len() >= SHORTEST && pattern.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        let exactly = "CAST(? AS VARCHAR)";
+        by.text = format!(
+            "({} OR {build_id} = {exactly} OR {file} IN (SELECT f.id FROM file f WHERE f.hash = {exactly} OR f.build_id = {exactly}))",
+            by.text
+        );
+        by.values.extend(std::iter::repeat_n(Value::Text(pattern.to_owned()), 3));
+    }
+    by
 }

@@ -17,6 +17,9 @@ pub struct Opinions {
     pub tag: Option<u32>,
     pub word: Option<&'static str>,
     pub by: Option<String>,
+    /// At most so many, behind so many.
+    pub limit: Option<u64>,
+    pub after: u64,
 }
 
 /// How many agree with what the rule of a tag says now, and how many do not.
@@ -59,8 +62,10 @@ impl Snapshot<'_> {
         }
         let sql = format!(
             "SELECT v.tag, v.version, v.word, v.\"by\", v.reason, v.at_ns, c.cluster, c.shown, c.\"user\", g.name \
-             FROM opinion v JOIN accounting c ON c.id = v.id LEFT JOIN {NAMES} g ON g.id = v.tag {} ORDER BY v.at_ns DESC, v.tag",
-            conditions.sql()
+             FROM opinion v JOIN accounting c ON c.id = v.id LEFT JOIN {NAMES} g ON g.id = v.tag {} ORDER BY v.at_ns DESC, v.tag, v.id, v.\"by\" {} OFFSET {}",
+            conditions.sql(),
+            which.limit.map_or(String::new(), |limit| format!("LIMIT {limit}")),
+            which.after
         );
         self.rows(&sql, &conditions.values, |row| {
             let text = |at: usize| row.get::<_, Option<String>>(at);

@@ -1,0 +1,238 @@
+//! Where others can reach in: who may send values to importers, and whose the directories of the services are.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::{jobglass, root, wait_until};
+use rustix::net::{AddressFamily, SocketType};
+
+/// A line of InfluxDB's protocol.
+const LINE: &str = "system,host=n1 load1=1.5 1700000000";
+
+/// An importer without a server: what it takes, it keeps.
+struct Importer {
+    child: Child,
+    log: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+fn command(dir: &Path, args: &[&str]) -> Command {
+    let token = dir.join("token");
+    fs::write(&token, "secret\n").unwrap();
+    let mut command = Command::new(jobglass());
+    command.arg("import").args(args).stdin(Stdio::null()).stdout(Stdio::null());
+    command.env("JOBGLASS_SERVER", "http://127.0.0.1:9").env("JOBGLASS_TOKEN_FILE", token);
+    command
+}
+
+impl Importer {
+    /// Starts it, with `TOKEN` in the place of a file with the token `secret`.
+    fn start(args: &[&str]) -> Importer {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, token) = (dir.path().join("log"), dir.path().join("token").display().to_string());
+        let args: Vec<&str> = args.iter().map(|arg| if *arg == "TOKEN" { &token } else { *arg }).collect();
+        let child = command(dir.path(), &args).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+        Importer { child, log, _dir: dir }
+    }
+
+    fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap()).into_owned()
+    }
+
+    /// Ends it and gives what it said.
+    fn stop(mut self) -> String {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap();
+        self.log()
+    }
+}
+
+impl Drop for Importer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    let is_free = |port: &u16| UdpSocket::bind(("127.0.0.1", *port)).is_ok();
+    let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    std::iter::repeat_with(port).find(is_free).unwrap()
+}
+
+/// Connects from one of this machine's own addresses.
+fn connect(from: [u8; 4], port: u16) -> std::io::Result<TcpStream> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    rustix::net::bind(&socket, &SocketAddr::from((from, 0)))?;
+    rustix::net::connect(&socket, &SocketAddr::from(([127, 0, 0, 1], port)))?;
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+    Ok(stream)
+}
+
+/// The status with which a line is answered, with these headers.
+fn post(from: [u8; 4], port: u16, headers: &str) -> String {
+    wait_until("the importer to listen", || connect(from, port).is_ok());
+    let mut stream = connect(from, port).unwrap();
+    let length = LINE.len();
+    let request =
+        format!("POST /write?precision=s HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n{LINE}");
+    let _ = stream.write_all(request.as_bytes());
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+const HERE: [u8; 4] = [127, 0, 0, 1];
+
+/// The addresses at which this port is bound, as the kernel lists them: hexadecimal, the last byte first.
+fn bound(table: &str, port: u16) -> Vec<String> {
+    let text = String::from_utf8(fs::read(table).unwrap()).unwrap();
+    let of_port = |line: &str| {
+        let (address, at) = line.split_whitespace().nth(1)?.split_once(':')?;
+        (at == format!("{port:04X}")).then(|| address.to_owned())
+    };
+    text.lines().filter_map(of_port).collect()
+}
+
+#[test]
+fn a_port_alone_listens_on_loopback_only() {
+    let (http, udp) = (free_port(), free_port());
+    let (http_text, udp_text) = (http.to_string(), udp.to_string());
+    let importer = Importer::start(&["influx", "--http", &http_text, "--listen", &udp_text]);
+    assert_eq!(post(HERE, http, ""), "204");
+    assert_eq!(bound("/proc/net/tcp", http)[0], "0100007F");
+    assert_eq!(bound("/proc/net/udp", udp), ["0100007F"]);
+    assert!(importer.stop().contains("1 readings, 1 values"));
+}
+
+#[test]
+fn to_listen_for_everybody_must_be_said() {
+    let dir = tempfile::tempdir().unwrap();
+    for args in [
+        &["influx", "--http", "0.0.0.0:0"][..],
+        &["influx", "--listen", "[::]:0"],
+        &["collectd", "--listen", "0.0.0.0:0"],
+        &["collectd", "--http", "0.0.0.0:0"],
+        &["ganglia", "--listen", "239.2.11.71:0"],
+    ] {
+        let output = command(dir.path(), args).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
+        assert!(err.contains("could make up values") && err.contains("--allow"), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn posts_need_the_token_and_an_allowed_sender() {
+    let port = free_port();
+    let address = format!("0.0.0.0:{port}");
+    let args = ["influx", "--http", &address, "--http-token-file", "TOKEN", "--allow", "127.0.0.0/31"];
+    let importer = Importer::start(&args);
+    let stranger = [127, 0, 0, 2];
+    for (from, header, status) in [
+        (HERE, "", "401"),
+        (HERE, "Authorization: Token wrong\r\n", "401"),
+        (HERE, "Authorization: Token secret\r\n", "204"),
+        (HERE, "authorization: bearer secret\r\n", "204"),
+        (stranger, "Authorization: Token secret\r\n", "403"),
+    ] {
+        assert_eq!(post(from, port, header), status, "{from:?} {header}");
+    }
+    let said = importer.stop();
+    assert!(
+        said.contains("2 readings") && said.contains("without a value: the sender is not allowed"),
+        "{said}"
+    );
+}
+
+#[test]
+fn packets_of_others_are_dropped_and_counted() {
+    let port = free_port();
+    let listen = format!("127.0.0.1:{port}");
+    let importer =
+        Importer::start(&["influx", "--listen", &listen, "--precision", "s", "--allow", "127.0.0.2"]);
+    wait_until("the importer to listen", || !bound("/proc/net/udp", port).is_empty());
+    for from in [[127, 0, 0, 1], [127, 0, 0, 2], [127, 0, 0, 3]] {
+        let socket = UdpSocket::bind(SocketAddr::from((from, 0))).unwrap();
+        socket.send_to(LINE.as_bytes(), (IpAddr::from(HERE), port)).unwrap();
+    }
+    // All have come when its queue is empty: the fifth column is what waits to be read.
+    wait_until("the packets to be read", || {
+        let table = String::from_utf8(fs::read("/proc/net/udp").unwrap()).unwrap();
+        let own = format!(":{port:04X}");
+        let is_read =
+            |line: &str| line.split_whitespace().nth(4).is_some_and(|queue| queue.ends_with(":00000000"));
+        table
+            .lines()
+            .filter(|line| line.split_whitespace().nth(1).is_some_and(|at| at.ends_with(&own)))
+            .all(is_read)
+    });
+    let said = importer.stop();
+    assert!(said.contains("1 readings"), "{said}");
+    assert!(said.contains("2 without a value: the sender is not allowed"), "{said}");
+}
+
+/// Forty senders begin a request and do not go on.
+#[test]
+fn slow_senders_keep_nobody_waiting() {
+    let port = free_port();
+    let importer = Importer::start(&["influx", "--http", &format!("127.0.0.1:{port}")]);
+    assert_eq!(post(HERE, port, ""), "204");
+    let slow: Vec<TcpStream> =
+        ["POST /write HTTP/1.1\r\n", "POST /write HTTP/1.1\r\nContent-Length: 9000\r\n\r\nx"]
+            .into_iter()
+            .cycle()
+            .take(40)
+            .map(|begin| {
+                let mut stream = connect([127, 0, 0, 5], port).unwrap();
+                stream.write_all(begin.as_bytes()).unwrap();
+                stream
+            })
+            .collect();
+    for _ in 0..20 {
+        assert_eq!(post(HERE, port, ""), "204");
+    }
+    drop(slow);
+    assert!(importer.stop().contains("21 readings"));
+}
+
+/// The values of a key in a unit, each word for itself.
+fn unit_words(unit: &str, key: &str) -> Vec<String> {
+    let text = text_of(&root().join("packaging").join(unit));
+    let values = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    values.flat_map(str::split_whitespace).map(str::to_owned).collect()
+}
+
+/// systemd gives such a directory to the user of the unit that starts last: with the server's user, programs would not trust the
+/// agent's socket in it.
+#[test]
+fn the_units_of_agent_and_server_share_no_directory() {
+    let (agent, server) = ("jobglass-agent.service", "jobglass-server.service");
+    for key in ["RuntimeDirectory", "StateDirectory", "CacheDirectory", "LogsDirectory"] {
+        let of_agent = unit_words(agent, key);
+        assert!(unit_words(server, key).iter().all(|own| !of_agent.contains(own)), "{key}");
+    }
+    assert_eq!(unit_words(agent, "RuntimeDirectory"), ["jobglass"]);
+    assert_eq!(unit_words(server, "RuntimeDirectory"), ["jobglass-server"]);
+    let start = unit_words(server, "ExecStart");
+    let socket = start.iter().skip_while(|word| *word != "--login-socket").nth(1).unwrap();
+    assert!(socket.starts_with("/run/jobglass-server/"), "{socket}");
+    // What people are told to type is where it is.
+    for document in ["docs/server.md", "crates/cli/src/args.rs", "README.md"] {
+        let text = text_of(&root().join(document));
+        assert!(!text.contains("/run/jobglass/login"), "{document}");
+    }
+    assert!(text_of(&root().join("docs/server.md")).contains(socket));
+}
+
+fn text_of(path: &Path) -> String {
+    String::from_utf8(fs::read(path).unwrap()).unwrap()
+}
