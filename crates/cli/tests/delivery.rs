@@ -102,9 +102,16 @@ impl Keeper {
 
 /// Whether the server has acknowledged the last entry of the spool.
 fn is_shipped(node: &Node) -> bool {
-    let last = Reader::open(&node.spool()).unwrap().flatten().map(|(number, _)| number).max();
-    let next = Cursor::peek(&node.spool()).unwrap().unwrap_or(1);
-    last.is_none_or(|last| last < next)
+    newest_entry(node) < next_to_send(node)
+}
+
+/// The number of the spool's newest entry; 0 if there is none.
+fn newest_entry(node: &Node) -> u64 {
+    Reader::open(&node.spool()).unwrap().flatten().map(|(number, _)| number).max().unwrap_or(0)
+}
+
+fn next_to_send(node: &Node) -> u64 {
+    Cursor::peek(&node.spool()).unwrap().unwrap_or(1)
 }
 
 /// Programs that begin and end all the time. How many have is this test's clock, so that a slow machine has as much to record
@@ -285,11 +292,10 @@ fn a_lost_position_stores_nothing_twice_and_loses_nothing() {
         ("another number", &|| fs::write(&shipped, "000102030405060708090a0b0c0d0e0f 99999 0\n").unwrap()),
     ];
     for (name, damage) in damages {
-        let before = Cursor::peek(&node.spool()).unwrap().unwrap_or(1);
+        let newest = newest_entry(&node);
         run_programs(&node);
-        wait_until("something to be sent", || {
-            Cursor::peek(&node.spool()).unwrap().is_some_and(|next| next > before)
-        });
+        // A part of the open segment, which is kept: older segments are removed as soon as they are sent, and cannot come again.
+        wait_until("a new entry to be sent", || next_to_send(&node) > newest + 1);
         server.kill();
         run_programs(&node);
         node.stop_agent();
