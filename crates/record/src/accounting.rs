@@ -148,6 +148,9 @@ pub struct Accounting {
     #[n(55)]
     #[cbor(default)]
     pub others: Vec<Other>,
+    /// Whether other jobs may have run on its nodes at the same time; `false` if they were allocated to this job alone.
+    #[n(56)]
+    pub is_shared: Option<bool>,
 }
 
 /// What a job had on one node.

@@ -79,6 +79,8 @@ pub mod id {
     pub const WRITE_BYTES: u16 = 21;
     pub const READ_CHARS: u16 = 22;
     pub const WRITE_CHARS: u16 = 23;
+    pub const DISK_READ: u16 = 24;
+    pub const DISK_WRITE: u16 = 25;
     pub const PROCESSES: u16 = 30;
     pub const THREADS: u16 = 31;
     pub const JOB_LOAD: u16 = 32;
@@ -176,6 +178,20 @@ pub const METRICS: &[Metric] = &[
     job(id::MEMORY_SWAP, "memory_swap", Gauge, Bytes, "memory swapped out"),
     job(id::READ_BYTES, "read_bytes", Counter, Bytes, "read from storage"),
     job(id::WRITE_BYTES, "write_bytes", Counter, Bytes, "written to storage"),
+    job(
+        id::DISK_READ,
+        "disk_read",
+        Counter,
+        Bytes,
+        "read from block devices of the node, not from network file systems",
+    ),
+    job(
+        id::DISK_WRITE,
+        "disk_write",
+        Counter,
+        Bytes,
+        "written to block devices of the node, not to network file systems",
+    ),
     job(id::READ_CHARS, "read_chars", Counter, Bytes, "read by system calls, wherever the data lay"),
     job(id::WRITE_CHARS, "write_chars", Counter, Bytes, "written by system calls, wherever the data went"),
     job(id::PROCESSES, "processes", Gauge, Count, "processes alive"),

@@ -42,6 +42,8 @@ CREATE TABLE job_coarse (
     memory_swap_max BIGINT,
     read_bytes BIGINT,
     write_bytes BIGINT,
+    disk_read BIGINT,
+    disk_write BIGINT,
     read_chars BIGINT,
     write_chars BIGINT,
     processes FLOAT,

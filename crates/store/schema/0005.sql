@@ -50,6 +50,7 @@ CREATE TABLE accounting (
     requested VARCHAR,
     allocated VARCHAR,
     node_list VARCHAR,
+    is_shared BOOLEAN,
     comment VARCHAR,
     admin_comment VARCHAR,
     system_comment VARCHAR,

@@ -15,6 +15,7 @@ CREATE TABLE measure (
 );
 
 -- What that says of a job as a whole, computed from the values of its nodes in its time, or told by the other system (is_told).
+-- is_shared: other jobs were accounted for on its nodes in its time. Of rows that were told, it is not known.
 CREATE TABLE job_measure (
     id UBIGINT NOT NULL,
     metric VARCHAR NOT NULL,
@@ -28,5 +29,6 @@ CREATE TABLE job_measure (
     node_min DOUBLE,
     node_max DOUBLE,
     nodes UINTEGER,
-    readings UBIGINT
+    readings UBIGINT,
+    is_shared BOOLEAN
 );

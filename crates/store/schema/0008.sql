@@ -18,8 +18,8 @@ ALTER TABLE job ADD COLUMN node_ib_packets_sent_node_min DOUBLE;
 ALTER TABLE job ADD COLUMN node_ib_packets_sent_node_max DOUBLE;
 ALTER TABLE job ADD COLUMN node_ib_packets_sent_total BIGINT;
 
--- Partitions and nodes as a site has them: what its batch system told, with what site.toml says over it. Made anew when the first is
--- told and when the second is read, so that a question about jobs finds them beside each other.
+-- Partitions and nodes as a site has them: what site.toml says, else the batch system, else what an agent measured. Those that no batch system
+-- reported are here for each cluster whose jobs may name them. Made anew when any of these has changed.
 CREATE TABLE partition_now (
     cluster VARCHAR,
     name VARCHAR NOT NULL,
@@ -34,5 +34,7 @@ CREATE TABLE node_now (
     cluster VARCHAR,
     name VARCHAR NOT NULL,
     cores UBIGINT,
+    cpus UBIGINT,
+    memory UBIGINT,
     peak_flops UBIGINT
 );

@@ -347,6 +347,7 @@ impl Writer {
         measured::keep(&transaction, &untold)?;
         tags::named_due(&transaction, &names, made.since_ns)?;
         transaction.commit()?;
+        self.is_site_stale |= !lists.is_empty();
         self.node_lists.extend(lists);
         self.has_measured |= !untold.is_empty();
         Ok(())

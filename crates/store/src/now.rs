@@ -1,5 +1,8 @@
-//! Partitions and nodes as a site has them: what its batch system told, with what the site says over it. They stand in tables of
-//! their own, so that a question about jobs can have them beside each other.
+//! Partitions and nodes as a site has them: what `site.toml` says, else what the batch system reported, else what an agent measured. They
+//! stand in tables of their own, so that a question about jobs can join them.
+//!
+//! A partition or node that no batch system reported is there as well if a job names it, for each cluster that has jobs: `site.toml` knows
+//! no clusters.
 
 use digest::Site;
 use duckdb::types::Value as Sql;
@@ -10,27 +13,37 @@ use record::site::{Node, Partition, SiteData};
 use crate::StoreError;
 use crate::site::{append, is};
 use crate::sql::{count, time, word};
+use crate::write::Writer;
+
+impl Writer {
+    /// Makes the tables anew if jobs have named partitions or nodes since, or an agent has measured a node.
+    pub(crate) fn renew_stale_site(&mut self) -> Result<(), StoreError> {
+        if self.is_site_stale { self.renew_site() } else { Ok(()) }
+    }
+}
 
 /// Makes the tables anew. The caller has a transaction.
 pub(crate) fn renew(connection: &Connection, site: &Site) -> Result<(), StoreError> {
-    let (clusters, mut data) = load(connection)?;
-    // Whoever does not match was told of when the site was asked for.
+    let mut partitions = rows(connection, PARTITIONS, partition)?;
+    if !site.overrides.partitions.is_empty() {
+        partitions.extend(rows(connection, NAMED_PARTITIONS, partition)?);
+    }
+    let mut nodes = rows(connection, NODES, node)?;
+    nodes.extend(rows(connection, NAMED_NODES, node)?);
+    let (of_partitions, partitions): (Vec<_>, Vec<_>) = partitions.into_iter().unzip();
+    let (of_nodes, nodes): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
+    let mut data = SiteData { partitions, nodes, ..SiteData::default() };
+    // What matches nothing is reported where the site is shown.
     let _ = site.overrides.apply(&mut data);
     complete(&mut data.partitions);
     connection.execute_batch("DELETE FROM partition_now; DELETE FROM node_now")?;
-    let partitions = clusters.of_partitions.iter().zip(&data.partitions);
+    let partitions = of_partitions.iter().zip(&data.partitions);
     append(connection, "partition_now", partitions.map(|(cluster, of)| partition_row(cluster, of)))?;
-    let nodes = clusters.of_nodes.iter().zip(&data.nodes);
+    let nodes = of_nodes.iter().zip(&data.nodes).filter(|(_, of)| is_anything_known(of));
     append(connection, "node_now", nodes.map(|(cluster, of)| node_row(cluster, of)))
 }
 
-/// Whose each of them is, in their order.
-struct Clusters {
-    of_partitions: Vec<Option<String>>,
-    of_nodes: Vec<Option<String>>,
-}
-
-/// That a partition has GPUs, or disks, is known from its nodes as well. One that was told twice is there once: a job in it would
+/// That a partition has GPUs, or disks, is known from its nodes as well. One that was reported twice is there once: a job in it would
 /// be there twice otherwise.
 const PARTITIONS: &str = "SELECT DISTINCT ON (p.cluster, p.name) p.cluster, p.name, p.is_test, coalesce(p.has_gpus, n.has_gpus), \
         coalesce(p.has_local_disk, n.has_disk), p.default_time_ns \
@@ -39,26 +52,59 @@ const PARTITIONS: &str = "SELECT DISTINCT ON (p.cluster, p.name) p.cluster, p.na
         FROM (SELECT cluster, unnest(string_split(partitions, ',')) AS partition, gpus, tmp_disk FROM site_node) \
         GROUP BY cluster, partition \
     ) n ON n.partition = p.name AND n.cluster IS NOT DISTINCT FROM p.cluster";
-const NODES: &str = "SELECT DISTINCT ON (cluster, name) cluster, name, cores, peak_flops FROM site_node";
+/// Partitions that only jobs name.
+const NAMED_PARTITIONS: &str = "SELECT DISTINCT a.cluster, a.partition, NULL::BOOLEAN, NULL::BOOLEAN, NULL::BOOLEAN, NULL::BIGINT \
+    FROM accounting a WHERE a.partition IS NOT NULL AND NOT EXISTS ( \
+        SELECT 1 FROM site_partition p WHERE p.name = a.partition AND p.cluster IS NOT DISTINCT FROM a.cluster)";
 
-fn load(connection: &Connection) -> Result<(Clusters, SiteData), StoreError> {
-    let partitions = rows(connection, PARTITIONS, |row| {
-        let default_time: Option<i64> = row.get(5)?;
-        Ok(Partition {
-            name: row.get(1)?,
-            is_test: row.get(2)?,
-            has_gpus: row.get(3)?,
-            has_local_disk: row.get(4)?,
-            default_time: default_time.and_then(|time| Nanos::try_from(time).ok()),
-            ..Partition::default()
-        })
-    })?;
-    let nodes = rows(connection, NODES, |row| {
-        Ok(Node { name: row.get(1)?, cores: row.get(2)?, peak_flops: row.get(3)?, ..Node::default() })
-    })?;
-    let (of_partitions, partitions) = partitions.into_iter().unzip();
-    let (of_nodes, nodes) = nodes.into_iter().unzip();
-    Ok((Clusters { of_partitions, of_nodes }, SiteData { partitions, nodes, ..SiteData::default() }))
+/// What agents measured of nodes last.
+macro_rules! measured {
+    () => {
+        "(SELECT host, cores, threads, memory, peak_flops FROM node_hardware \
+          QUALIFY row_number() OVER (PARTITION BY host ORDER BY time_ns DESC) = 1)"
+    };
+}
+const NODES: &str = concat!(
+    "SELECT DISTINCT ON (s.cluster, s.name) s.cluster, s.name, coalesce(s.cores, h.cores), coalesce(s.cpus, h.threads), \
+        coalesce(s.memory, h.memory), coalesce(s.peak_flops, h.peak_flops) \
+     FROM site_node s LEFT JOIN ",
+    measured!(),
+    " h ON h.host = s.name"
+);
+/// Nodes that only jobs name.
+const NAMED_NODES: &str = concat!(
+    "SELECT k.cluster, l.host, h.cores, h.threads, h.memory, h.peak_flops \
+     FROM (SELECT DISTINCT host FROM node_list) l CROSS JOIN (SELECT DISTINCT cluster FROM accounting) k LEFT JOIN ",
+    measured!(),
+    " h ON h.host = l.host \
+     WHERE NOT EXISTS (SELECT 1 FROM site_node s WHERE s.name = l.host AND s.cluster IS NOT DISTINCT FROM k.cluster)"
+);
+
+fn partition(row: &Row) -> duckdb::Result<Partition> {
+    let default_time: Option<i64> = row.get(5)?;
+    Ok(Partition {
+        name: row.get(1)?,
+        is_test: row.get(2)?,
+        has_gpus: row.get(3)?,
+        has_local_disk: row.get(4)?,
+        default_time: default_time.and_then(|time| Nanos::try_from(time).ok()),
+        ..Partition::default()
+    })
+}
+
+fn node(row: &Row) -> duckdb::Result<Node> {
+    Ok(Node {
+        name: row.get(1)?,
+        cores: row.get(2)?,
+        cpus: row.get(3)?,
+        memory: row.get(4)?,
+        peak_flops: row.get(5)?,
+        ..Node::default()
+    })
+}
+
+fn is_anything_known(node: &Node) -> bool {
+    [node.cores, node.cpus, node.memory, node.peak_flops].iter().any(Option::is_some)
 }
 
 /// Things with the cluster that they are of.
@@ -100,5 +146,14 @@ fn partition_row(cluster: &Option<String>, of: &Partition) -> Vec<Sql> {
 }
 
 fn node_row(cluster: &Option<String>, of: &Node) -> Vec<Sql> {
-    vec![word(cluster), Sql::Text(of.name.clone()), count(of.cores), count(of.peak_flops)]
+    // Where nobody counts hardware threads, processors are cores.
+    let cpus = of.cpus.or(of.cores);
+    vec![
+        word(cluster),
+        Sql::Text(of.name.clone()),
+        count(of.cores),
+        count(cpus),
+        count(of.memory),
+        count(of.peak_flops),
+    ]
 }

@@ -62,6 +62,7 @@ impl Writer {
         let transaction = self.connection.transaction()?;
         now::renew(&transaction, &self.site)?;
         transaction.commit()?;
+        self.is_site_stale = false;
         self.people.put(People::load(&self.connection, &self.site)?);
         Ok(())
     }

@@ -50,6 +50,8 @@ pub struct Writer {
     pub(crate) people: Arc<people::Shared>,
     /// Those that have a tag, or cannot have one.
     pub(crate) partitions: HashSet<String>,
+    /// Something has come that the tables of the site's partitions and nodes do not have yet.
+    pub(crate) is_site_stale: bool,
 }
 
 /// A stream, and what has come of it.
@@ -67,6 +69,7 @@ struct Change {
     environments: HashSet<u64>,
     payloads: Vec<(PayloadKey, Item)>,
     heard: Vec<Heard>,
+    has_hardware: bool,
 }
 
 impl Writer {
@@ -94,6 +97,7 @@ impl Writer {
             tags,
             people,
             partitions: HashSet::new(),
+            is_site_stale: false,
         };
         writer.job_order = job_rows::order(&writer.connection)?;
         writer.load_accounting()?;
@@ -217,6 +221,7 @@ impl Writer {
         self.next_stream +=
             change.streams.values().filter(|known| known.id >= self.next_stream).count() as u32;
         self.streams.extend(change.streams);
+        self.is_site_stale |= change.has_hardware;
         change.heard.into_iter().for_each(|heard| self.pending.note(heard, now_ns));
         self.catalogue.change(|stored| {
             stored.known.extend(change.known);
@@ -295,9 +300,11 @@ impl Writer {
                 blind
             ])?;
         }
+        let mut has_hardware = false;
         for (number, reading) in batch.readings.iter().filter(|(number, _)| is_new(*number)) {
             tables.samples.reading((id, *number), reading)?;
             heard.extend(due::heard(reading));
+            has_hardware |= reading.hardware.is_some();
         }
         for (number, payload) in batch.unknown.iter().filter(|(number, _)| is_new(*number)) {
             tables.unknown_entry.append_row(params![id, number, payload])?;
@@ -305,6 +312,7 @@ impl Writer {
         }
         tables.received.append_row(params![id, first, last])?;
         change.heard.extend(heard);
+        change.has_hardware |= has_hardware;
         if let Some(stream) = change.streams.get_mut(&batch.stream) {
             stream.received.insert(first, last);
         }

@@ -90,13 +90,18 @@ fn having(store: &Store, tag: &str) -> Vec<String> {
     found(store, &which(known.rule().unwrap().bit))
 }
 
-/// For each tag: those that have it are those for which its criterion holds.
+/// For each tag: those that have it are those for which its criterion holds, and in an exclusive group no criterion before it.
 fn check_all(store: &Store) -> usize {
     let declared = store.reader().unwrap().tags();
+    let holds = |known: &store::tags::Known| {
+        let condition = known.tag.criterion.clone().unwrap();
+        found(store, &Which { conditions: vec![condition], ..Which::default() })
+    };
     let mut jobs = 0;
     for (known, rule) in declared.judged() {
-        let condition = known.tag.criterion.clone().unwrap();
-        let by_condition = found(store, &Which { conditions: vec![condition], ..Which::default() });
+        let mut by_condition = holds(known);
+        let overruled: Vec<String> = declared.before(known).flat_map(holds).collect();
+        by_condition.retain(|job| !overruled.contains(job));
         let by_bit = found(store, &which(rule.bit));
         assert_eq!(by_bit, by_condition, "{}", known.tag.declared.name);
         jobs += by_bit.len();
@@ -490,4 +495,41 @@ fn a_tag_on_software_is_on_every_job_that_used_it() {
         kept.iter()
             .all(|row| row["until"].is_string() && row["by"] == "ada" && row["tag"] == "job_bug DEADLOCK")
     );
+}
+
+#[test]
+fn a_job_has_one_tag_of_an_exclusive_group() {
+    let dir = tempfile::tempdir().unwrap();
+    // A job with one node is in both, and a site's own group is exclusive if it says so.
+    let site = "[tags]\nexclusive = ['own']\n[tags.\"job_nnodes FEW\".parameters]\nleast = '1'\n
+        [[tag]]\nid = 1001\nname = 'site BOTH'\ngroup = 'own'\npriority = 1\ncriterion = 'nodes >= 1'\ndescription = 'Any node.'\n
+        [[tag]]\nid = 1002\nname = 'site FIRST'\ngroup = 'own'\npriority = 2\ncriterion = 'nodes = 1'\ndescription = 'One node.'\n";
+    let store = open(&dir, site);
+    let mut writer = store.writer().unwrap();
+    let single = Accounting { nodes: Some(1), ..job(1, "a", START) };
+    tell(&mut writer, &[single, job(2, "a", START)]);
+    let has = |tags: &[(&str, &[&str])]| {
+        tags.iter().for_each(|(tag, jobs)| assert_eq!(having(&store, tag), *jobs, "{tag}"));
+    };
+    let expected: [(&str, &[&str]); 4] = [
+        ("job_nnodes SINGLE", &[]),
+        ("job_nnodes FEW", &["1", "2"]),
+        ("site FIRST", &["1"]),
+        ("site BOTH", &["2"]),
+    ];
+    has(&expected);
+    let filter = Filter { job: Some("1".into()), ..Filter::default() };
+    let what = Explain { filter, why_not: true, tag: Some("job_nnodes SINGLE".into()) };
+    let answer = store.reader().unwrap().explain_tags(&what).unwrap().unwrap();
+    let tag = &answer["tags"][0];
+    assert_eq!(
+        (&tag["has"], &tag["holds_now"], &tag["overruled_by"]),
+        (&false.into(), &true.into(), &"job_nnodes FEW".into())
+    );
+    // A run of one tag of a group decides the whole group.
+    for name in ["job_nnodes SINGLE", "site BOTH"] {
+        run_tag(&mut writer, store.tags().named(name).unwrap().tag.declared.id);
+        has(&expected);
+    }
+    check_all(&store);
 }

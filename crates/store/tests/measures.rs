@@ -2,7 +2,7 @@
 
 use record::accounting::{Accounting, Other, Placed, State, TimeLimit, Tres};
 use record::measure::{Job, Measures, Name, Point, Series, Told};
-use serde_json::json;
+use serde_json::{Value, json};
 use store::jobs::{FIXED, Page, Which};
 use store::{Accounts, Filter, Limits, Store, Writer};
 
@@ -151,4 +151,61 @@ fn a_job_comes_back_as_it_was_told() {
     let chosen = Which { conditions: vec![condition], ..Which::default() };
     assert_eq!(store.reader().unwrap().export(&chosen, None, 10).unwrap(), exported);
     assert!(store.reader().unwrap().export(&Which::default(), Some(exported[0].id), 10).unwrap().is_empty());
+}
+
+/// Four processors: one in user code, half of one in the kernel, the rest idle.
+fn node_values(host: &str) -> Vec<Series> {
+    let of = |metric: &str, value: f64| series(host, ours(metric), &[(110, value), (120, value), (200, value)]);
+    vec![of("node_load", 150.0), of("node_cpu_user", 1.0), of("node_cpu_system", 0.5), of("node_cpu_idle", 2.5)]
+}
+
+/// The job's load, and its user and idle time as shares of its processors; whether it shared a node.
+fn attributed(store: &Store, number: &str) -> Value {
+    let names = ["shared_node", "load_avg", "cpu_user_util_avg", "cpu_idle_util_avg"];
+    let condition = condition::Condition::parse(&format!("job = '{number}'"), &FIXED.catalogue).unwrap();
+    let page = Page {
+        columns: names.map(|name| FIXED.named(name).unwrap().clone()).to_vec(),
+        sort: FIXED.named("job").unwrap().clone(),
+        is_ascending: true,
+        limit: None,
+        after: None,
+    };
+    let which = Which { conditions: vec![condition], ..Which::default() };
+    let rows = store.reader().unwrap().jobs(&which, &page).unwrap().rows();
+    names.iter().map(|name| rows[0][*name].clone()).collect()
+}
+
+#[test]
+fn node_values_are_a_jobs_only_where_it_had_its_nodes_to_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let series = (1..=5).flat_map(|node| node_values(&format!("n{node}"))).collect();
+    writer.measure(&Measures { series, told: vec![] }, NOW).unwrap();
+    let two = |job: Accounting| Accounting { cpus: Some(2), nodes: Some(1), ..job };
+    let jobs = [
+        two(job("1", "n1", 100, 200)),
+        two(job("2", "n2", 100, 200)),
+        two(job("3", "n2", 150, 300)),
+        Accounting { is_shared: Some(true), ..two(job("4", "n3", 100, 200)) },
+        Accounting { is_shared: Some(false), ..two(job("5", "n4", 100, 200)) },
+        Accounting { cpus: None, ..two(job("6", "n5", 100, 200)) },
+    ];
+    writer.account(&Accounts::of(&jobs).unwrap()).unwrap();
+    bind(&store, &mut writer);
+    let unknown = Value::Null;
+    for (number, expected) in [
+        // One and a half of its two processors worked, one of them in user code.
+        ("1", json!([false, 1.5, 50.0, 25.0])),
+        ("2", json!([true, unknown, unknown, unknown])),
+        ("4", json!([true, unknown, unknown, unknown])),
+        // Allocated the whole node, it has all four.
+        ("5", json!([false, 1.5, 25.0, 62.5])),
+        ("6", json!([false, 1.5, unknown, unknown])),
+    ] {
+        assert_eq!(attributed(&store, number), expected, "job {number}");
+    }
+    // A job that ran beside it is reported later.
+    writer.account(&Accounts::of(&[job("7", "n1", 50, 120)]).unwrap()).unwrap();
+    bind(&store, &mut writer);
+    assert_eq!(attributed(&store, "1"), json!([true, unknown, unknown, unknown]));
 }

@@ -80,10 +80,10 @@ const CASES: &[Case] = &[
             ("", None),
         ],
     ),
-    ("avg_LA LOW", "", &[("load_avg=0.99", T), ("load_avg=1", F), ("load_avg=1.01", F), ("", None)]),
+    ("avg_LA LOW", "", &[("load_avg=0.74", T), ("load_avg=0.75", F), ("load_avg=1", F), ("", None)]),
     (
         "avg_LA SINGLE CORE",
-        "",
+        "load_cores=2",
         &[
             ("load_avg=0.74", F),
             ("load_avg=0.75", T),
@@ -91,11 +91,13 @@ const CASES: &[Case] = &[
             ("load_avg=1.25", T),
             ("load_avg=1.26", F),
             ("", None),
+            ("load_avg=1; load_cores=1", F),
+            ("load_avg=1; load_cores=?", None),
         ],
     ),
     (
         "avg_LA NORMAL",
-        "node_cores=64",
+        "load_cores=64",
         &[
             ("load_avg=47.9", F),
             ("load_avg=48", T),
@@ -103,12 +105,13 @@ const CASES: &[Case] = &[
             ("load_avg=80", T),
             ("load_avg=80.1", F),
             ("", None),
-            ("load_avg=64; node_cores=?", None),
+            ("load_avg=64; load_cores=?", None),
+            ("load_avg=0.75; load_cores=1", T),
         ],
     ),
     (
         "avg_LA HYPERTHREADED",
-        "node_cores=64",
+        "load_cores=64",
         &[
             ("load_avg=95.9", F),
             ("load_avg=96", T),
@@ -122,43 +125,43 @@ const CASES: &[Case] = &[
         "avg_Flops HIGH",
         "node_peak_flops=1e12",
         &[
-            ("node_flops_avg=99e9", F),
-            ("node_flops_avg=100e9", F),
-            ("node_flops_avg=101e9", T),
+            ("flops_avg=99e9", F),
+            ("flops_avg=100e9", F),
+            ("flops_avg=101e9", T),
             ("", None),
-            ("node_flops_avg=1e12; node_peak_flops=?", None),
+            ("flops_avg=1e12; node_peak_flops=?", None),
         ],
     ),
     (
         "avg_IB_packages_num LOW",
         "",
         &[
-            ("node_ib_packets_sent_avg=999", T),
-            ("node_ib_packets_sent_avg=1000", T),
-            ("node_ib_packets_sent_avg=1001", F),
+            ("ib_packets_sent_avg=999", T),
+            ("ib_packets_sent_avg=1000", T),
+            ("ib_packets_sent_avg=1001", F),
             ("", None),
         ],
     ),
     (
         "avg_IB_packages_size TOO LOW",
-        "node_ib_packets_sent_avg=1001",
+        "ib_packets_sent_avg=1001",
         &[
-            ("node_ib_sent_avg=1999", T),
-            ("node_ib_sent_avg=2000", F),
-            ("node_ib_sent_avg=2001", F),
+            ("ib_packet_size_avg=255", T),
+            ("ib_packet_size_avg=256", F),
+            ("ib_packet_size_avg=257", F),
             ("", None),
-            ("node_ib_sent_avg=1; node_ib_packets_sent_avg=1000", F),
+            ("ib_packet_size_avg=1; ib_packets_sent_avg=1000", F),
         ],
     ),
     (
         "avg_IB_speed HIGH",
         "",
         &[
-            ("node_ib_sent_avg=199999999", F),
-            ("node_ib_sent_avg=2e8", F),
-            ("node_ib_sent_avg=200000001", T),
-            ("node_ib_sent_avg=1e9", T),
-            ("node_ib_sent_avg=1000000001", F),
+            ("ib_sent_avg=199999999", F),
+            ("ib_sent_avg=2e8", F),
+            ("ib_sent_avg=200000001", T),
+            ("ib_sent_avg=1e9", T),
+            ("ib_sent_avg=1000000001", F),
             ("", None),
         ],
     ),
@@ -166,55 +169,58 @@ const CASES: &[Case] = &[
         "avg_IB_speed TOO HIGH",
         "",
         &[
-            ("node_ib_sent_avg=999999999", F),
-            ("node_ib_sent_avg=1e9", F),
-            ("node_ib_sent_avg=1000000001", T),
+            ("ib_sent_avg=999999999", F),
+            ("ib_sent_avg=1e9", F),
+            ("ib_sent_avg=1000000001", T),
             ("", None),
         ],
     ),
     (
         "avg_cache_L1/L3 TOO LOW",
-        "node_last_level_misses_avg=100",
+        "last_level_misses_avg=100",
         &[
-            ("node_l1_misses_avg=499", T),
-            ("node_l1_misses_avg=500", F),
-            ("node_l1_misses_avg=501", F),
+            ("l1_misses_avg=499", T),
+            ("l1_misses_avg=500", F),
+            ("l1_misses_avg=501", F),
             ("", None),
-            ("node_l1_misses_avg=1; node_last_level_misses_avg=0", None),
+            ("l1_misses_avg=1; last_level_misses_avg=0", None),
         ],
     ),
     (
         "avg_cache_L1/L3 LOW",
-        "node_last_level_misses_avg=100",
+        "last_level_misses_avg=100",
         &[
-            ("node_l1_misses_avg=999", T),
-            ("node_l1_misses_avg=1000", F),
-            ("node_l1_misses_avg=1001", F),
+            ("l1_misses_avg=499", F),
+            ("l1_misses_avg=500", T),
+            ("l1_misses_avg=501", T),
+            ("l1_misses_avg=999", T),
+            ("l1_misses_avg=1000", F),
+            ("l1_misses_avg=1001", F),
             ("", None),
         ],
     ),
     (
         "avg_cache_L1/L3 HIGH",
-        "node_last_level_misses_avg=100",
+        "last_level_misses_avg=100",
         &[
-            ("node_l1_misses_avg=999", F),
-            ("node_l1_misses_avg=1000", F),
-            ("node_l1_misses_avg=1001", T),
+            ("l1_misses_avg=999", F),
+            ("l1_misses_avg=1000", F),
+            ("l1_misses_avg=1001", T),
             ("", None),
         ],
     ),
     (
         "avg_mem/cache_L1 LOW",
-        "node_l1_misses_avg=100; node_stores_avg=500",
-        &[("node_loads_avg=999", T), ("node_loads_avg=1000", T), ("node_loads_avg=1001", F), ("", None)],
+        "l1_misses_avg=100; stores_avg=500",
+        &[("loads_avg=999", T), ("loads_avg=1000", T), ("loads_avg=1001", F), ("", None)],
     ),
     (
         "avg_memload HIGH",
-        "node_stores_avg=5e8",
+        "stores_avg=5e8",
         &[
-            ("node_loads_avg=499999999", F),
-            ("node_loads_avg=5e8", F),
-            ("node_loads_avg=500000001", T),
+            ("loads_avg=499999999", F),
+            ("loads_avg=5e8", F),
+            ("loads_avg=500000001", T),
             ("", None),
         ],
     ),
@@ -258,7 +264,7 @@ const CASES: &[Case] = &[
     ),
     ("job_nnodes SINGLE", "", &[("nodes=0", F), ("nodes=1", T), ("nodes=2", F), ("", None)]),
     ("job_nnodes FEW", "", &[("nodes=1", F), ("nodes=2", T), ("nodes=8", T), ("nodes=9", F), ("", None)]),
-    ("job_nnodes MANY", "", &[("nodes=7", F), ("nodes=8", T), ("nodes=9", T), ("", None)]),
+    ("job_nnodes MANY", "", &[("nodes=8", F), ("nodes=9", T), ("nodes=10", T), ("", None)]),
     (
         "job_partition EXCEPT TEST",
         "",
@@ -426,6 +432,92 @@ fn each_automatic_tag_has_its_case() {
     }
 }
 
+/// An exclusive group, and for each column of its criteria the values at, below and above its bounds.
+type Bounds = (&'static str, &'static [(&'static str, &'static [&'static str])]);
+
+const BOUNDS: &[Bounds] = &[
+    ("CPU user", &[("cpu_user_util_avg", &["19.99", "20", "20.01", "39.99", "40", "40.01", "?"])]),
+    (
+        "load",
+        &[
+            ("load_cores", &["1", "2", "64", "?"]),
+            (
+                "load_avg",
+                &[
+                    "0", "0.74", "0.75", "0.76", "0.99", "1", "1.01", "1.24", "1.25", "1.26", "1.49", "1.5", "1.51",
+                    "1.99", "2", "2.01", "2.49", "2.5", "2.51", "2.99", "3", "3.01", "4", "4.99", "5", "5.01", "47.9",
+                    "48", "48.1", "64", "79.9", "80", "80.1", "95.9", "96", "96.1", "128", "159.9", "160", "160.1", "?",
+                ],
+            ),
+        ],
+    ),
+    (
+        "caches",
+        &[
+            ("last_level_misses_avg", &["0", "100", "?"]),
+            ("l1_misses_avg", &["499", "500", "501", "999", "1000", "1001", "?"]),
+        ],
+    ),
+    (
+        "InfiniBand speed",
+        &[("ib_sent_avg", &["199999999", "2e8", "200000001", "999999999", "1e9", "1000000001", "?"])],
+    ),
+    (
+        "InfiniBand packets",
+        &[
+            ("ib_packets_sent_avg", &["999", "1000", "1001", "?"]),
+            ("ib_packet_size_avg", &["255", "256", "257", "?"]),
+        ],
+    ),
+    (
+        "disks",
+        &[
+            ("partition_has_disks", &["true", "false", "?"]),
+            ("local_io_total", &["0", "1", "?"]),
+            ("local_io_avg", &["0", "999", "1000", "1001", "?"]),
+        ],
+    ),
+    ("nodes", &[("nodes", &["0", "1", "2", "3", "7", "8", "9", "10", "?"])]),
+    (
+        "status",
+        &[(
+            "state",
+            &[
+                "COMPLETED", "FAILED", "CANCELLED", "PREEMPTED", "REVOKED", "TIMEOUT", "DEADLINE", "NODE_FAIL",
+                "BOOT_FAIL", "OUT_OF_MEMORY", "RUNNING", "SUSPENDED", "?",
+            ],
+        )],
+    ),
+];
+
+/// Every combination of values.
+fn combinations(columns: &[(&str, &[&str])]) -> Vec<String> {
+    columns.iter().fold(vec![String::new()], |rows, (column, values)| {
+        let with = |row: &String| values.iter().map(move |value| format!("{row}; {column}={value}")).collect::<Vec<_>>();
+        rows.iter().flat_map(with).collect()
+    })
+}
+
+#[test]
+fn criteria_of_an_exclusive_group_never_hold_together() {
+    let tags = all();
+    let groups = shipped::exclusive_groups().unwrap();
+    assert_eq!(BOUNDS.iter().map(|(group, _)| *group).collect::<std::collections::BTreeSet<_>>(), 
+        groups.iter().map(String::as_str).collect());
+    for (group, columns) in BOUNDS {
+        let of_group: Vec<&Tag> = tags.iter().filter(|tag| tag.declared.group == *group).collect();
+        let mut hit = std::collections::BTreeSet::new();
+        for text in combinations(columns) {
+            let row = row(text.trim_start_matches("; "));
+            let holds = |tag: &&&Tag| tag.criterion.as_ref().is_some_and(|criterion| criterion.holds(&row) == T);
+            let held: Vec<&str> = of_group.iter().filter(holds).map(|tag| tag.declared.name.as_str()).collect();
+            assert!(held.len() < 2, "{group}: {text}: {held:?}");
+            hit.extend(held);
+        }
+        assert_eq!(hit.len(), of_group.iter().filter(|tag| tag.criterion.is_some()).count(), "{group}: {hit:?}");
+    }
+}
+
 fn open(dir: &tempfile::TempDir) -> Store {
     Store::open(dir.path(), &Limits::default()).unwrap()
 }
@@ -553,4 +645,58 @@ fn what_the_site_says_stands_beside_jobs() {
     let store = open(&dir).with_site(store::Site::parse(other).unwrap());
     drop(store.writer().unwrap());
     assert_eq!(found(&store, "is_test_partition"), ["3"]);
+}
+
+#[test]
+fn site_data_counts_for_partitions_and_nodes_that_no_batch_system_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = "[[partition]]\nname = 'gpu'\nhas_gpus = true\n[[nodes]]\nnames = 'n[1-2]'\ncores = 48\n";
+    let store = open(&dir).with_site(store::Site::parse(told).unwrap());
+    let mut writer = store.writer().unwrap();
+    let elsewhere = Accounting { cluster: None, ..job("2", "gpu", "n[1-2]") };
+    let jobs = [job("1", "gpu", "n1"), elsewhere, job("3", "work", "n3")];
+    writer.account(&Accounts::of(&jobs).unwrap()).unwrap();
+    while !writer.judge_due(store::tags::PIECE).unwrap().is_last {}
+    for (condition, expected) in [
+        ("partition_has_gpus", vec!["1", "2"]),
+        ("partition_has_gpus is unknown", vec!["3"]),
+        ("node_cores = 48", vec!["1", "2"]),
+        ("node_cores is unknown", vec!["3"]),
+    ] {
+        assert_eq!(found(&store, condition), expected, "{condition}");
+    }
+    let shown = store.reader().unwrap().site(None).unwrap();
+    assert_eq!(shown["unmatched"], serde_json::json!([]));
+    drop((writer, store));
+    // A site that says more of them when the server starts again.
+    let more = format!("{told}[[nodes]]\nnames = 'n3'\ncores = 4\npeak_flops = 1e12\n");
+    let store = open(&dir).with_site(store::Site::parse(&more).unwrap());
+    drop(store.writer().unwrap());
+    assert_eq!(found(&store, "node_cores = 4 and node_peak_flops = 1e12"), ["3"]);
+}
+
+#[test]
+fn what_agents_measured_of_nodes_counts_where_the_site_says_nothing() {
+    use record::entry::Entry;
+    use record::reading::{Hardware, Reading};
+    let dir = tempfile::tempdir().unwrap();
+    let told = "[[nodes]]\nnames = 'n1'\ncores = 48\n";
+    let store = open(&dir).with_site(store::Site::parse(told).unwrap());
+    let mut writer = store.writer().unwrap();
+    writer.account(&Accounts::of(&[job("1", "work", common::HOST), job("2", "work", "n9")]).unwrap()).unwrap();
+    let hardware =
+        Hardware { cores: Some(64), memory: Some(1 << 30), peak_flops: Some(1 << 40), ..Hardware::default() };
+    let reading = Entry::Reading(Box::new(Reading {
+        time: 1_800_000_000 * SECOND,
+        host: common::HOST.into(),
+        hardware: Some(Box::new(hardware)),
+        ..Reading::default()
+    }));
+    let bytes = batch(stream(1), 1, &[reading], &[]);
+    let prepared = store::prepare(&Batch::from_bytes(&bytes).unwrap(), &writer.catalogue()).unwrap();
+    writer.apply(vec![prepared], 1).unwrap();
+    while !writer.judge_due(store::tags::PIECE).unwrap().is_last {}
+    let measured = "node_cores = 48 and node_memory = 1GiB and node_peak_flops > 1e12";
+    assert_eq!(found(&store, measured), ["1"]);
+    assert_eq!(found(&store, "node_memory is unknown"), ["2"]);
 }

@@ -35,7 +35,8 @@ pub struct Declaration {
     /// What cannot be assigned yet, or no longer, is not available.
     #[serde(default = "yes")]
     pub available: bool,
-    /// Tags that say something about the same thing; the one with the highest priority is shown first.
+    /// Tags that say something about the same thing; the one with the highest priority is shown first. Of an exclusive group, a job has
+    /// only that one.
     pub group: String,
     #[serde(default)]
     pub priority: u32,
@@ -134,6 +135,9 @@ pub struct Site {
     /// How far apart things may be that are "approximately" the same: 0.25 is a quarter more or less.
     #[serde(default = "a_quarter")]
     pub approximately: f64,
+    /// Groups besides the shipped ones of which a job has one tag at most.
+    #[serde(default)]
+    pub exclusive: Vec<String>,
     /// By the name of the tag.
     #[serde(default, flatten)]
     pub tags: BTreeMap<String, OfTag>,
@@ -145,7 +149,7 @@ fn a_quarter() -> f64 {
 
 impl Default for Site {
     fn default() -> Self {
-        Site { approximately: a_quarter(), tags: BTreeMap::new() }
+        Site { approximately: a_quarter(), exclusive: Vec::new(), tags: BTreeMap::new() }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The tags that everybody has: all of the paper, and more.
 
+use serde::Deserialize;
+
 use crate::declaration::{Declaration, FileError, parse};
 
 /// The files, by name.
@@ -15,6 +17,8 @@ pub const FILES: [(&str, &str); 9] = [
     ("advice.toml", include_str!("../../../tags/advice.toml")),
 ];
 
+const GROUPS: &str = include_str!("../../../tags/groups.toml");
+
 /// Ids below this are ours; a site's own tags have others.
 pub const OWN_IDS: u32 = 1000;
 
@@ -26,6 +30,17 @@ pub fn shipped() -> Result<Vec<Declaration>, FileError> {
         tags.extend(parse(text)?.into_iter().map(|tag| tag.by(AUTHOR)));
     }
     Ok(tags)
+}
+
+/// The groups of tags of which a job has one at most.
+pub fn exclusive_groups() -> Result<Vec<String>, FileError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        exclusive: Vec<String>,
+    }
+    let file: File = toml::from_str(GROUPS)?;
+    Ok(file.exclusive)
 }
 
 #[cfg(test)]
@@ -44,6 +59,15 @@ mod tests {
         let missing: Vec<u32> =
             (1..=56).filter(|id| !of_partitions.contains(id) && !ids.contains(id)).collect();
         assert_eq!(missing, [] as [u32; 0]);
+    }
+
+    #[test]
+    fn exclusive_groups_have_tags_in_an_order() {
+        let tags = shipped().unwrap();
+        for group in exclusive_groups().unwrap() {
+            let of_group = tags.iter().filter(|tag| tag.group == group && tag.criterion.is_some()).count();
+            assert!(of_group > 1, "{group}");
+        }
     }
 
     #[test]

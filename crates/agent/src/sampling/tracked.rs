@@ -122,6 +122,9 @@ impl Tracked {
         let written = plus(ended.write_bytes, live.write_bytes.get());
         values.put(id::READ_BYTES, storage(read, &mut self.read_bytes));
         values.put(id::WRITE_BYTES, storage(written, &mut self.write_bytes));
+        // What the kernel counts for a process includes network file systems; only a control group counts by device.
+        values.put(id::DISK_READ, self.read_bytes.total(None));
+        values.put(id::DISK_WRITE, self.write_bytes.total(None));
         values.put(id::READ_CHARS, plus(ended.read_chars, live.read_chars.get()));
         values.put(id::WRITE_CHARS, plus(ended.write_chars, live.write_chars.get()));
         values.put(id::PROCESSES, Some(live.processes));

@@ -46,6 +46,20 @@ fn head(answer: &Value, out: &mut String) {
     if let Some(coverage) = answer["coverage"].as_f64() {
         let _ = writeln!(out, "Measured for {coverage:.0} % of its time.");
     }
+    if let Some(shared) = shared_node(&answer["shared_node"]) {
+        let _ = writeln!(out, "{shared}");
+    }
+}
+
+/// Why values of its nodes are not the job's, if they are not.
+fn shared_node(is_shared: &Value) -> Option<&'static str> {
+    match is_shared.as_bool() {
+        Some(false) => None,
+        Some(true) => Some("Shared node: other jobs ran there, so values of the whole node are not used for this job."),
+        None => Some(
+            "Shared node unknown: other jobs may have run there, so values of the whole node are not used for this job.",
+        ),
+    }
 }
 
 /// What rules decided, what people said, and what they wished in vain.
@@ -82,6 +96,14 @@ fn by_rule(tag: &Value, out: &mut String) {
         let _ = writeln!(out, "    {}", step_line(step));
     }
     match (tag["has"] == true, tag["holds_now"] == true) {
+        (false, true) if tag["overruled_by"].is_string() => {
+            let _ = writeln!(
+                out,
+                "    It holds, but a job has one tag of group {}: {}.",
+                text(&tag["group"]),
+                text(&tag["overruled_by"])
+            );
+        }
         (true, false) => {
             out.push_str("    By the values of now it does not hold: they have changed since.\n")
         }

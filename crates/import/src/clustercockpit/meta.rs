@@ -63,6 +63,7 @@ pub(super) fn job(map: Map<String, Value>) -> Result<(Known, Vec<Reason>), Reaso
     placed(&mut fields, &mut job)?;
     let told = summary::told(&reference(&job), &fields.map, &mut fields.doubts);
     share(&mut fields.map);
+    job.is_shared = fields.map.get("shared").and_then(Value::as_str).map(|shared| shared != "none");
     job.others = others(fields.map);
     Ok((Known { job, measures: Measures { series: Vec::new(), told } }, fields.doubts))
 }

@@ -35,7 +35,7 @@ const TABLES: [&str; 3] = ["accounting", "accounting_step", "accounting_node"];
 const INCOMING: [&str; 3] = ["incoming_job", "incoming_step", "incoming_node"];
 
 /// What a text that a centre kept may not have, and another source has told: it stays known. All else is as it was told last.
-const STAYS: [&str; 36] = [
+const STAYS: [&str; 37] = [
     "sluid",
     "uid",
     "\"group\"",
@@ -61,6 +61,7 @@ const STAYS: [&str; 36] = [
     "licenses",
     "priority",
     "limit_ns",
+    "is_shared",
     "others",
     // What was decided, until it is decided anew, and what people said.
     TAGS[0],
@@ -97,12 +98,14 @@ impl Writer {
         let has_measured = self.has_measured && measured::give_way(&transaction, &accounts.names, &declared)?;
         transaction.commit()?;
         self.has_measured = has_measured;
+        let has_new_partitions = !accounts.partitions.is_subset(&self.partitions);
+        self.is_site_stale |= has_new_partitions || !lists.is_empty();
         self.node_lists.extend(lists);
         self.newest_submit = self.newest_submit.max(accounts.newest);
         for (id, (start, end)) in accounts.ids.iter().zip(&accounts.times) {
             self.measured.told(*id, *start, *end, now_ns());
         }
-        if !accounts.partitions.is_subset(&self.partitions) {
+        if has_new_partitions {
             self.declare_tags()?;
         }
         self.add_voices(voices);

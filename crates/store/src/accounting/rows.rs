@@ -204,6 +204,7 @@ fn amounts(all: &Rows<Accounting>) -> Named {
         ("requested", all.text(|job| tres(&job.requested))),
         ("allocated", all.text(|job| tres(&job.allocated))),
         ("node_list", all.word(|job| &job.node_list)),
+        ("is_shared", all.truth(|job| job.is_shared)),
     ]
 }
 

@@ -1,11 +1,12 @@
-//! What the values of a job's nodes in its time say of the job.
+//! What the values of a job's nodes in its time say of the job, and whether other jobs were on these nodes then: values of a shared node
+//! are not the job's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use digest::Characteristic;
 use digest::series::Span;
 use duckdb::types::Value as Sql;
-use duckdb::{Row, ToSql};
+use duckdb::{Connection, Row, ToSql};
 use serde_json::{Value, json};
 
 use super::due::DueMeasures;
@@ -29,6 +30,8 @@ pub struct Bound {
 pub(crate) struct OfJob {
     id: u64,
     end_ns: Option<i64>,
+    /// Jobs that were on one of its nodes at the same time.
+    neighbors: Vec<u64>,
     pub(crate) metrics: BTreeMap<Metric, OfMetric>,
 }
 
@@ -70,7 +73,12 @@ impl OfMetric {
 impl Reader {
     /// What the values say of jobs that are due.
     pub fn bind(&self, due: &DueMeasures) -> Result<Bound, StoreError> {
-        self.ask(|snapshot| Ok(Bound { jobs: snapshot.bind(&due.ids, None)? }))
+        self.ask(|snapshot| {
+            let mut jobs = snapshot.bind(&due.ids, None)?;
+            let mut neighbors = snapshot.neighbors(&due.ids)?;
+            jobs.iter_mut().for_each(|job| job.neighbors = neighbors.remove(&job.id).unwrap_or_default());
+            Ok(Bound { jobs })
+        })
     }
 }
 
@@ -110,17 +118,47 @@ impl Snapshot<'_> {
         let mut jobs: BTreeMap<u64, OfJob> = BTreeMap::new();
         self.rows(&sql, &values, |row| {
             let id = row.get(0)?;
-            let of = || OfJob { id, end_ns: ends.get(&id).copied().flatten(), metrics: BTreeMap::new() };
+            let of = || OfJob::new(id, ends.get(&id).copied().flatten());
             jobs.entry(id).or_insert_with(of).add(row)
         })?;
         for (id, end_ns) in ends {
-            jobs.entry(id).or_insert_with(|| OfJob { id, end_ns, metrics: BTreeMap::new() });
+            jobs.entry(id).or_insert_with(|| OfJob::new(id, end_ns));
         }
         Ok(jobs.into_values().collect())
+    }
+
+    /// The jobs that were on nodes of these at the same time. The first condition on times leaves out most of a long history before
+    /// anything is joined.
+    fn neighbors(&self, ids: &[u64]) -> Result<BTreeMap<u64, Vec<u64>>, StoreError> {
+        let mut neighbors: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        if ids.is_empty() {
+            return Ok(neighbors);
+        }
+        let list = ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        const LAST: i64 = i64::MAX;
+        let sql = format!(
+            "WITH own AS (SELECT id, cluster, node_list, start_ns, coalesce(end_ns, {LAST}) AS end_ns FROM accounting \
+               WHERE id IN ({list}) AND start_ns IS NOT NULL), \
+             other AS (SELECT id, cluster, node_list, start_ns, coalesce(end_ns, {LAST}) AS end_ns FROM accounting \
+               WHERE start_ns < (SELECT max(end_ns) FROM own) \
+               AND (end_ns > (SELECT min(start_ns) FROM own) OR end_ns IS NULL AND state = 'RUNNING')) \
+             SELECT DISTINCT a.id, b.id FROM own a JOIN node_list l ON l.list = a.node_list JOIN node_list k ON k.host = l.host \
+               JOIN other b ON b.node_list = k.list AND b.id <> a.id AND b.start_ns < a.end_ns AND b.end_ns > a.start_ns \
+               AND b.cluster IS NOT DISTINCT FROM a.cluster"
+        );
+        self.rows(&sql, &[], |row| {
+            neighbors.entry(row.get(0)?).or_default().push(row.get(1)?);
+            Ok(())
+        })?;
+        Ok(neighbors)
     }
 }
 
 impl OfJob {
+    fn new(id: u64, end_ns: Option<i64>) -> OfJob {
+        OfJob { id, end_ns, neighbors: Vec::new(), metrics: BTreeMap::new() }
+    }
+
     /// In the order of time. A value that comes late stands no longer than one that does not.
     fn add(&mut self, row: &Row) -> duckdb::Result<()> {
         let of = self.metrics.entry((row.get(1)?, row.get(2)?)).or_default();
@@ -156,7 +194,7 @@ impl Writer {
         let mut table = transaction.appender("job_measure")?;
         for job in &bound.jobs {
             for (metric, of) in &job.metrics {
-                let row = row(job.id, metric, of);
+                let row = row(job, metric, of);
                 let row: Vec<&dyn ToSql> = row.iter().map(|value| value as &dyn ToSql).collect();
                 table.append_row(&row[..])?;
             }
@@ -164,6 +202,7 @@ impl Writer {
         table.flush()?;
         drop(table);
         tags::ids_due(&transaction, &ids)?;
+        note_neighbors(&transaction, bound)?;
         transaction.commit()?;
         for job in &bound.jobs {
             self.measured.bound(job.id, job.end_ns, now_ns);
@@ -172,18 +211,34 @@ impl Writer {
     }
 }
 
-fn row(id: u64, (metric, is_ours): &Metric, of: &OfMetric) -> Vec<Sql> {
+/// A job that was alone so far is not when a job that ran beside it is reported later.
+fn note_neighbors(connection: &Connection, bound: &Bound) -> Result<(), StoreError> {
+    let ids: BTreeSet<u64> = bound.jobs.iter().flat_map(|job| &job.neighbors).copied().collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let ids = ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let mut query = connection.prepare(&format!(
+        "UPDATE job_measure SET is_shared = true WHERE is_shared = false AND id IN ({ids}) RETURNING id"
+    ))?;
+    let changed: BTreeSet<u64> = query.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let changed: Vec<String> = changed.iter().map(u64::to_string).collect();
+    if changed.is_empty() { Ok(()) } else { tags::ids_due(connection, &changed) }
+}
+
+fn row(job: &OfJob, (metric, is_ours): &Metric, of: &OfMetric) -> Vec<Sql> {
     let known = of.characteristic();
     let numbers =
         known.map_or([None; 6], |c| [c.min, c.max, c.avg, c.median, c.node_min, c.node_max].map(Some));
     let mut row = vec![
-        Sql::UBigInt(id),
+        Sql::UBigInt(job.id),
         Sql::Text(metric.clone()),
         Sql::Boolean(*is_ours),
         Sql::Boolean(false),
         of.unit.clone().map_or(Sql::Null, Sql::Text),
     ];
     row.extend(numbers.map(|number| number.map_or(Sql::Null, Sql::Double)));
-    row.extend([Sql::UInt(of.nodes() as u32), Sql::UBigInt(of.readings() as u64)]);
+    let is_shared = !job.neighbors.is_empty();
+    row.extend([Sql::UInt(of.nodes() as u32), Sql::UBigInt(of.readings() as u64), Sql::Boolean(is_shared)]);
     row
 }

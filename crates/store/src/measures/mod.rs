@@ -135,7 +135,7 @@ fn keep_told(connection: &Connection, all: &[Told]) -> Result<(), StoreError> {
         let row: Vec<&dyn ToSql> = row
             .iter()
             .chain(&numbers)
-            .chain([&Sql::Null, &Sql::Null])
+            .chain([&Sql::Null, &Sql::Null, &Sql::Null])
             .map(|value| value as &dyn ToSql)
             .collect();
         table.append_row(&row[..])?;

@@ -55,12 +55,15 @@ const PARTITIONS: Columns = &[
     ("is_high_priority", "is_high_priority", Is),
 ];
 
-/// What was told, with what the site has now in place of what it says something about.
-const PARTITIONS_NOW: &str = "(SELECT p.* REPLACE (n.default_time_ns AS default_time_ns, n.is_test AS is_test, \
-        n.has_gpus AS has_gpus, n.has_local_disk AS has_local_disk), n.is_high_priority \
-    FROM site_partition p LEFT JOIN partition_now n ON n.name = p.name AND n.cluster IS NOT DISTINCT FROM p.cluster)";
-const NODES_NOW: &str = "(SELECT p.* REPLACE (n.cores AS cores, n.peak_flops AS peak_flops) \
-    FROM site_node p LEFT JOIN node_now n ON n.name = p.name AND n.cluster IS NOT DISTINCT FROM p.cluster)";
+/// What the site has, beside what the batch system reported: some partitions and nodes only jobs name.
+const PARTITIONS_NOW: &str = "(SELECT p.* REPLACE (n.cluster AS cluster, n.name AS name, n.default_time_ns AS default_time_ns, \
+        n.is_test AS is_test, n.has_gpus AS has_gpus, n.has_local_disk AS has_local_disk), n.is_high_priority \
+    FROM partition_now n LEFT JOIN site_partition p ON n.name = p.name AND n.cluster IS NOT DISTINCT FROM p.cluster)";
+const NODES_NOW: &str = "(SELECT p.* REPLACE (k.cluster AS cluster, k.name AS name, n.cores AS cores, n.cpus AS cpus, \
+        n.memory AS memory, n.peak_flops AS peak_flops) \
+    FROM (SELECT cluster, name FROM site_node UNION SELECT cluster, name FROM node_now) k \
+    LEFT JOIN node_now n ON n.name = k.name AND n.cluster IS NOT DISTINCT FROM k.cluster \
+    LEFT JOIN site_node p ON p.name = k.name AND p.cluster IS NOT DISTINCT FROM k.cluster)";
 
 const NODES: Columns = &[
     ("cluster", "cluster", Text),

@@ -1,7 +1,7 @@
 //! Brings what is declared into the tables: shipped tags, those of the site, and one for each partition. A criterion that is not the one
 //! that the tag had last is a new version of it, and another version of any tag makes another set of rules.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use condition::Condition;
@@ -107,8 +107,15 @@ fn declare(
     let mut declared = Declared { tags: Arc::new(known), refused, ..Declared::default() };
     note_available(connection, &declared)?;
     declared.set = set(connection, &declared)?;
+    declared.exclusive = Arc::new(exclusive(site)?);
     declared.searches = Arc::new(searches(site, &mut declared)?);
     Ok(declared)
+}
+
+/// The exclusive groups that are shipped, and those of the site.
+fn exclusive(site: &Site) -> Result<BTreeSet<String>, StoreError> {
+    let shipped = shipped::exclusive_groups().map_err(|error| StoreError::Tags(error.to_string()))?;
+    Ok(shipped.into_iter().chain(site.tags.exclusive.iter().cloned()).collect())
 }
 
 /// Those that are shipped and those of the site, of which one takes the place of another with its name.

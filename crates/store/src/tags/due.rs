@@ -43,6 +43,7 @@ pub(crate) fn ids_due(connection: &Connection, ids: &[String]) -> Result<(), Sto
 impl Writer {
     /// Judges jobs that are due, so many at most.
     pub fn judge_due(&mut self, most: u64) -> Result<Judged, StoreError> {
+        self.renew_stale_site()?;
         let declared = self.tags.get();
         self.connection.execute_batch(
             "CREATE TEMP TABLE IF NOT EXISTS judge_now (id UBIGINT, submit_ns BIGINT); DELETE FROM judge_now;",

@@ -1,10 +1,12 @@
 //! All criteria as one query over some jobs: what was decided is written into their rows.
 
+use std::collections::BTreeMap;
+
 use condition::Condition;
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, params_from_iter};
 
-use super::{Bits, Declared, JUDGED, RULES, Rule, TAGS, declare, said, software};
+use super::{Bits, Declared, JUDGED, Known, RULES, Rule, TAGS, declare, precedence, said, software};
 use crate::StoreError;
 use crate::query::jobs::{Which, bound};
 use crate::write::now_ns;
@@ -27,7 +29,56 @@ const BEGUN: &str = "(c.start_ns IS NOT NULL OR c.end_ns IS NOT NULL)";
 /// Agents and batch systems do not agree to the second on when a job began.
 const SLACK_NS: i64 = 60_000_000_000;
 
-/// Judges jobs by all rules, or by that of one tag; says how many. The caller has a transaction.
+/// Rules of which at most one sets its tag: those of an exclusive group, the first that holds; else a single one.
+struct Choice<'a> {
+    rules: Vec<(&'a Condition, u32, Rule)>,
+}
+
+impl Choice<'_> {
+    fn bits(&self) -> Bits {
+        Bits::of(self.rules.iter().map(|(_, _, rule)| rule.bit))
+    }
+
+    /// The bits of one word that these rules set, as SQL, with its values.
+    fn sql(&self, word: usize, answer: &impl Fn(&str) -> Option<String>) -> (String, Vec<Sql>) {
+        let (mut cases, mut values) = (String::new(), Vec::new());
+        for (criterion, _, rule) in &self.rules {
+            let sql = criterion.answered(answer).sql();
+            cases.push_str(&format!(" WHEN {} THEN {}::UBIGINT", sql.text, Bits::of([rule.bit]).0[word]));
+            values.extend(sql.values.into_iter().map(bound));
+        }
+        (format!("CASE{cases} ELSE 0 END"), values)
+    }
+}
+
+/// All rules, or those that decide about one tag.
+fn choices(declared: &Declared, only: Option<u32>) -> Vec<Choice<'_>> {
+    let mut groups: BTreeMap<&str, Vec<&Known>> = BTreeMap::new();
+    let mut choices = Vec::new();
+    for (known, _) in declared.judged() {
+        match known.tag.declared.group.as_str() {
+            group if declared.exclusive.contains(group) => groups.entry(group).or_default().push(known),
+            _ => choices.push(vec![known]),
+        }
+    }
+    choices.extend(groups.into_values().map(|mut group| {
+        group.sort_by_key(|known| precedence(&known.tag.declared));
+        group
+    }));
+    let is_wanted =
+        |choice: &Vec<&Known>| only.is_none_or(|tag| choice.iter().any(|known| known.tag.declared.id == tag));
+    choices
+        .into_iter()
+        .filter(is_wanted)
+        .map(|choice| Choice { rules: choice.into_iter().filter_map(rule).collect() })
+        .collect()
+}
+
+fn rule(known: &Known) -> Option<(&Condition, u32, Rule)> {
+    Some((known.tag.criterion.as_ref()?, known.tag.declared.id, known.rule()?))
+}
+
+/// Evaluates all rules for jobs, or those that decide about one tag; says for how many jobs. The caller has a transaction.
 pub(super) fn judge(
     connection: &Connection,
     declared: &Declared,
@@ -35,19 +86,13 @@ pub(super) fn judge(
     only: Option<u32>,
 ) -> Result<u64, StoreError> {
     let Some(time) = time(connection, jobs)? else { return Ok(0) };
-    let rules: Vec<(&Condition, Rule)> = declared
-        .judged()
-        .filter(|(known, _)| only.is_none_or(|tag| known.tag.declared.id == tag))
-        .filter_map(|(known, rule)| Some((known.tag.criterion.as_ref()?, rule)))
-        .collect();
-    let query = query(connection, &rules, jobs, time)?;
+    let choices = choices(declared, only);
+    let query = query(connection, &choices, jobs, time)?;
     let (set, decided, which) = match only {
         None => (all_words(declared.set), Bits::ALL, "true".to_owned()),
-        Some(tag) => match rules.first() {
-            // Whoever was not judged yet is judged by all rules soon.
-            Some((_, rule)) => {
-                (one_bit(connection, tag, *rule)?, Bits::of([rule.bit]), format!("{RULES} IS NOT NULL"))
-            }
+        Some(_) => match choices.first() {
+            // A job that was not evaluated yet is evaluated by all rules soon.
+            Some(choice) => (some_bits(connection, choice)?, choice.bits(), format!("{RULES} IS NOT NULL")),
             None => return Ok(0),
         },
     };
@@ -68,9 +113,8 @@ fn all_words(set: u32) -> String {
     format!("{}, {RULES} = {set}", TAGS.map(|name| format!("{name} = s.{name}")).join(", "))
 }
 
-/// One bit of the words, and for each set of rules that decided before, that set with this version of the one rule.
-fn one_bit(connection: &Connection, tag: u32, rule: Rule) -> Result<String, StoreError> {
-    let (word, mask) = (TAGS[(rule.bit / 64) as usize], 1u64 << (rule.bit % 64));
+/// The bits of some rules, and for each set of rules that decided before, that set with the present versions of these.
+fn some_bits(connection: &Connection, choice: &Choice) -> Result<String, StoreError> {
     let mut query =
         connection.prepare(&format!("SELECT DISTINCT {RULES} FROM accounting WHERE {RULES} IS NOT NULL"))?;
     let used = query.query_map([], |row| row.get(0))?.collect::<Result<Vec<u32>, _>>()?;
@@ -78,15 +122,19 @@ fn one_bit(connection: &Connection, tag: u32, rule: Rule) -> Result<String, Stor
     let mut cases = String::new();
     for before in used {
         let mut rules = sets.get(&before).cloned().unwrap_or_default();
-        rules.insert(tag, rule.version);
+        rules.extend(choice.rules.iter().map(|(_, tag, rule)| (*tag, rule.version)));
         cases.push_str(&format!(" WHEN {before} THEN {}", declare::number(connection, &rules)?));
     }
     let own = format!("accounting.{RULES}");
     let rules = if cases.is_empty() { own } else { format!("CASE {own}{cases} ELSE {own} END") };
-    Ok(format!(
-        "{word} = (coalesce(accounting.{word}, 0) & {}::UBIGINT) | (s.{word} & {mask}::UBIGINT), {RULES} = {rules}",
-        !mask
-    ))
+    let masks = TAGS.iter().zip(choice.bits().0).filter(|(_, mask)| *mask != 0);
+    let words = masks.map(|(word, mask)| {
+        format!(
+            "{word} = (coalesce(accounting.{word}, 0) & {}::UBIGINT) | (s.{word} & {mask}::UBIGINT)",
+            !mask
+        )
+    });
+    Ok(format!("{}, {RULES} = {rules}", words.collect::<Vec<_>>().join(", ")))
 }
 
 fn time(connection: &Connection, jobs: &Jobs) -> Result<Option<Time>, StoreError> {
@@ -108,26 +156,23 @@ struct Query {
 }
 
 /// `place` and the words of bits of each of the jobs.
-fn query(
-    connection: &Connection,
-    rules: &[(&Condition, Rule)],
-    jobs: &Jobs,
-    time: Time,
-) -> Result<Query, StoreError> {
-    let answers = software::Answers::of(rules.iter().map(|(criterion, _)| *criterion));
+fn query(connection: &Connection, choices: &[Choice], jobs: &Jobs, time: Time) -> Result<Query, StoreError> {
+    let criteria = || choices.iter().flat_map(|choice| choice.rules.iter().map(|(criterion, ..)| *criterion));
+    let answers = software::Answers::of(criteria());
     let is_seen = !answers.is_empty() && software::is_seen(connection, time)?;
+    let answer = |text: &str| if is_seen { answers.column(text) } else { Some("NULL".to_owned()) };
     let mut words: [Vec<String>; TAGS.len()] = Default::default();
     let mut values: [Vec<Sql>; TAGS.len()] = Default::default();
-    let mut which = Which::default();
-    for (criterion, rule) in rules {
-        let answer = |text: &str| if is_seen { answers.column(text) } else { Some("NULL".to_owned()) };
-        let criterion = criterion.answered(answer);
-        let sql = criterion.sql();
-        let (word, bit) = ((rule.bit / 64) as usize, rule.bit % 64);
-        words[word].push(format!("CASE WHEN {} THEN {}::UBIGINT ELSE 0 END", sql.text, 1u64 << bit));
-        values[word].extend(sql.values.into_iter().map(bound));
-        which.conditions.push(criterion);
+    for choice in choices {
+        let used = choice.bits().0.into_iter().enumerate().filter(|(_, mask)| *mask != 0);
+        for (word, _) in used {
+            let (text, bound) = choice.sql(word, &answer);
+            words[word].push(text);
+            values[word].extend(bound);
+        }
     }
+    let conditions = criteria().map(|criterion| criterion.answered(answer)).collect();
+    let which = Which { conditions, ..Which::default() };
     let columns: Vec<String> = TAGS
         .iter()
         .zip(&words)

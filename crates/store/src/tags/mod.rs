@@ -22,10 +22,11 @@ mod run;
 mod said;
 mod software;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tags::{Search, Tag};
+use tags::{Declaration, Search, Tag};
 
 use crate::sight::Sight;
 
@@ -86,6 +87,8 @@ pub struct Rule {
 pub struct Declared {
     pub set: u32,
     pub tags: Arc<Vec<Known>>,
+    /// Groups of which a job has one tag at most.
+    pub exclusive: Arc<BTreeSet<String>>,
     /// Why some could not be declared, in words.
     pub refused: Vec<String>,
     /// Who has set which of them on some job.
@@ -125,11 +128,26 @@ impl Declared {
         self.tags.iter().filter_map(|known| Some((known.tag.declared.id, known.bit?))).collect()
     }
 
+    /// The tags whose rules take precedence over that of a tag: those of its group with a higher priority, if the group is exclusive.
+    pub fn before<'a>(&'a self, known: &'a Known) -> impl Iterator<Item = &'a Known> {
+        let own = &known.tag.declared;
+        let is_exclusive = self.exclusive.contains(&own.group);
+        self.judged().map(|(other, _)| other).filter(move |other| {
+            let other = &other.tag.declared;
+            is_exclusive && other.group == own.group && precedence(other) < precedence(own)
+        })
+    }
+
     /// Those that are decided by a criterion now.
     pub fn judged(&self) -> impl Iterator<Item = (&Known, Rule)> {
         let is_available = |known: &&Known| known.tag.available;
         self.tags.iter().filter(is_available).filter_map(|known| Some((known, known.rule()?)))
     }
+}
+
+/// In an exclusive group, the first whose criterion holds.
+pub(crate) fn precedence(declared: &Declaration) -> (Reverse<u32>, u32) {
+    (Reverse(declared.priority), declared.id)
 }
 
 /// What is declared now, for all who ask.

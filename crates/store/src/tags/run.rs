@@ -36,6 +36,7 @@ impl Writer {
     /// Begins a run by the rules of now, or by that of one tag; one that is under way is given up for it, and what was still to be done of it is
     /// done by this one.
     pub fn begin_run(&mut self, since_ns: Option<i64>, tag: Option<u32>) -> Result<Run, StoreError> {
+        self.renew_stale_site()?;
         self.declare_tags()?;
         let declared = self.tags.get();
         let left = load(&self.connection)?.filter(|run| run.ended_ns.is_none());

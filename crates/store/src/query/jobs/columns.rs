@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use condition::{Catalogue, Column, Type, Unit};
 use record::metric::{Kind, Metric, Of, Unit as Counted};
 
+use super::attributed;
 use super::elsewhere::or_elsewhere;
 use super::software;
 use super::tagged::SET;
@@ -32,7 +33,7 @@ pub struct JobColumn {
 }
 
 impl JobColumn {
-    fn new(name: &str, of: Type, meaning: &str, sql: &str) -> JobColumn {
+    pub(super) fn new(name: &str, of: Type, meaning: &str, sql: &str) -> JobColumn {
         let unit = match of {
             Type::Duration => Unit::SECOND,
             Type::Bytes => Unit::BYTE,
@@ -61,7 +62,7 @@ impl JobColumn {
         JobColumn { whole: Some((sql.into(), over)), ..self }
     }
 
-    fn labelled(self, label: &'static str) -> JobColumn {
+    pub(super) fn labelled(self, label: &'static str) -> JobColumn {
         JobColumn { unit: Unit::label(label), ..self }
     }
 
@@ -94,6 +95,7 @@ impl Columns {
     pub(super) fn with(own: &[(String, Option<String>)]) -> Columns {
         let mut all = accounted();
         all.extend(used());
+        all.extend(attributed::columns());
         all.extend(of_site());
         all.push(tags());
         all.extend(metrics().flat_map(of_metric));
@@ -166,6 +168,9 @@ pub(super) fn told_by_others(used: &[&str]) -> Option<String> {
 /// One of its columns; what was computed from values counts more than what was told. The name is one of ours, or was checked to be
 /// one that conditions can have.
 fn pivoted(name: &str) -> Option<String> {
+    if name == "is_shared" {
+        return Some("bool_or(is_shared) AS is_shared".to_owned());
+    }
     let (is_ours, full) = name.strip_prefix("own_").map_or((true, name), |own| (false, own));
     let of =
         CHARACTERISTICS.iter().filter(|of| full.ends_with(&format!("_{of}"))).max_by_key(|of| of.len())?;
@@ -365,74 +370,10 @@ fn used() -> Vec<JobColumn> {
     columns
 }
 
-/// What a job used as the paper has it: of its own where that was measured, else of its nodes.
-fn judged() -> Vec<JobColumn> {
-    let all = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
-    let node = |of: &str| format!("coalesce(j.node_cpu_{of}_avg, m.node_cpu_{of}_avg)");
-    // What nobody counts takes no time: user, system and idle are there wherever anything is.
-    let sum: Vec<String> = all
-        .into_iter()
-        .map(|of| {
-            if ["user", "system", "idle"].contains(&of) {
-                node(of)
-            } else {
-                format!("coalesce({}, 0)", node(of))
-            }
-        })
-        .collect();
-    let of_node = |of: &str| format!("100 * {} / nullif({}, 0)", node(of), sum.join(" + "));
-    let own = |of: &str| format!("100 * j.{of}_avg * j.nodes / nullif(c.cores, 0)");
-    let new = JobColumn::new;
-    vec![
-        new(
-            "cpu_user_util_avg",
-            Type::Share,
-            "processors in user code, of those reserved, else of the nodes'",
-            &format!("coalesce({}, {})", own("cpu_user"), of_node("user")),
-        ),
-        new(
-            "cpu_idle_util_avg",
-            Type::Share,
-            "processors without work, of those reserved, else of the nodes'",
-            // Beside something unknown, the greatest would be the other one.
-            &format!(
-                "coalesce(CASE WHEN j.cpu_avg IS NOT NULL AND c.cores > 0 THEN greatest(100 - {}, 0) END, {})",
-                own("cpu"),
-                of_node("idle")
-            ),
-        ),
-        new(
-            "cpu_iowait_util_avg",
-            Type::Share,
-            "processors of the nodes that waited for a disk",
-            &of_node("iowait"),
-        ),
-        new(
-            "load_avg",
-            Type::Number,
-            "threads on a node that ran or could run: the job's, else the node's load",
-            &format!("coalesce(j.job_load_avg, {} / 100)", or_elsewhere("node_load", "avg", &["j", "m"])),
-        ),
-        new(
-            "local_io_total",
-            Type::Bytes,
-            "read from and written to disks in all",
-            "j.read_bytes_total + j.write_bytes_total",
-        ),
-        new(
-            "local_io_avg",
-            Type::Rate,
-            "read from and written to disks of a node, average",
-            "j.read_bytes_avg + j.write_bytes_avg",
-        ),
-    ]
-}
-
 /// What the site says of where a job ran: `p` is its partition, `n` its nodes.
 fn of_site() -> Vec<JobColumn> {
     let new = JobColumn::new;
-    let mut columns = judged();
-    columns.extend([
+    vec![
         new(
             "is_test_partition",
             Type::Boolean,
@@ -460,24 +401,26 @@ fn of_site() -> Vec<JobColumn> {
         )
         .of("p.default_time_ns", 1e9)
         .aka("default_time_limit"),
-        new("node_cores", Type::Number, "how many cores each of its nodes has; the fewest", "n.cores")
+        new("node_cores", Type::Number, "cores of each of its nodes; the smallest node's", "n.cores")
             .of("n.cores", 1.0),
+        new("node_memory", Type::Bytes, "memory of each of its nodes; the smallest node's", "n.memory")
+            .of("n.memory", 1.0),
         new(
             "node_peak_flops",
             Type::Number,
-            "how many floating point operations each of its nodes could do in a second; the fewest",
+            "floating point operations that each of its nodes can do in a second; the slowest node's",
             "n.peak_flops",
         )
         .labelled("1/s"),
-    ]);
-    columns
+    ]
 }
 
 /// The partition of a job and its nodes, for columns whose SQL names them.
 pub(super) fn told_by_site(used: &[&str]) -> impl Iterator<Item = &'static str> {
     const PARTITION: &str =
         "LEFT JOIN partition_now p ON p.name = c.partition AND p.cluster IS NOT DISTINCT FROM c.cluster";
-    const NODES: &str = "LEFT JOIN (SELECT l.list, s.cluster, min(s.cores) AS cores, min(s.peak_flops) AS peak_flops \
+    const NODES: &str = "LEFT JOIN (SELECT l.list, s.cluster, min(s.cores) AS cores, min(s.memory) AS memory, \
+          min(s.peak_flops) AS peak_flops, sum(s.cpus) AS cpus, count(s.cpus) AS counted \
         FROM node_list l JOIN node_now s ON s.name = l.host GROUP BY l.list, s.cluster) n \
         ON n.list = c.node_list AND n.cluster IS NOT DISTINCT FROM c.cluster";
     let names = |alias: &str| {
@@ -527,7 +470,7 @@ fn words(characteristic: &str) -> &'static str {
 }
 
 /// What a value of the series is: its type, its label where that says more, and how it comes from the column.
-fn level(metric: &Metric) -> (Type, &'static str, &'static str) {
+pub(super) fn level(metric: &Metric) -> (Type, &'static str, &'static str) {
     match (metric.kind, metric.unit) {
         (Kind::Counter, Counted::Nanoseconds) => (Type::Number, "cores", ""),
         (Kind::Counter, Counted::Bytes) => (Type::Rate, "", ""),

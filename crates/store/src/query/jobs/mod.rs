@@ -1,6 +1,7 @@
 //! The whole collection of jobs: filtered, sorted, counted, put together.
 
 mod after;
+pub(super) mod attributed;
 mod columns;
 mod elsewhere;
 mod found;

@@ -11,9 +11,13 @@ use tags::Declaration;
 use super::opinions::is_hidden;
 use super::{Reader, Snapshot, bits, object, tagged};
 use crate::StoreError;
+use crate::query::jobs::attributed::SHARED_NODE;
 use crate::query::jobs::{FIXED, Which, bound};
 use crate::query::{Filter, time};
 use crate::tags::{Bits, Declared, Known, Rule, TAGS};
+
+/// Columns that say what all decisions about a job rest on.
+const OF_JOB: [&str; 2] = ["coverage", SHARED_NODE];
 
 /// What is to be explained.
 #[derive(Debug, Clone, Default)]
@@ -53,6 +57,8 @@ struct Asked<'a> {
     version: Option<u32>,
     /// In the words that decided, not in those of today.
     condition: Condition,
+    /// The tag of its exclusive group that the job has instead.
+    overruled_by: Option<&'a str>,
     opinions: Vec<Value>,
 }
 
@@ -76,8 +82,10 @@ impl Snapshot<'_> {
         answer.insert("is_provisional".into(), json!(!decided.has_ended));
         answer.insert("rules".into(), json!(decided.rules));
         answer.insert("judged".into(), time(decided.judged_ns));
-        let coverage = FIXED.catalogue.get("coverage").map(|column| row.value(column));
-        answer.insert("coverage".into(), coverage.map_or(Value::Null, |value| plain_value(&value)));
+        for name in OF_JOB {
+            let value = FIXED.catalogue.get(name).map(|column| row.value(column));
+            answer.insert(name.into(), value.map_or(Value::Null, |value| plain_value(&value)));
+        }
         answer.insert("tags".into(), json!(tags));
         let is_asked = |said: &Map<String, Value>| {
             let name = said.get("tag").and_then(Value::as_str).unwrap_or_default();
@@ -114,7 +122,9 @@ impl Snapshot<'_> {
             let Some(condition) = condition.or_else(|| known.tag.criterion.clone()) else { continue };
             let opinions = opinions.remove(&id).unwrap_or_default();
             let version = words.map(|(version, _)| *version);
-            asked.push(Asked { known, rule, has, version, condition, opinions });
+            let overruled_by = declared.before(known).find(|other| other.has(decided.bits));
+            let overruled_by = overruled_by.map(|other| other.tag.declared.name.as_str());
+            asked.push(Asked { known, rule, has, version, condition, overruled_by, opinions });
         }
         put_in_order(&mut asked);
         Ok(asked)
@@ -152,7 +162,7 @@ impl Snapshot<'_> {
         let conditions: Vec<&Condition> = conditions.collect();
         let mut columns: BTreeMap<&str, &condition::Column> = BTreeMap::new();
         columns.extend(conditions.iter().flat_map(|of| of.columns()).map(|column| (&*column.name, column)));
-        let named = texts.chain(["coverage"]).filter_map(|name| FIXED.catalogue.get(name));
+        let named = texts.chain(OF_JOB).filter_map(|name| FIXED.catalogue.get(name));
         columns.extend(named.map(|column| (&*column.name, &**column)));
         let mut questions = BTreeMap::new();
         questions.extend(conditions.iter().flat_map(|of| of.questions()).map(|of| (of.text.clone(), of.sql)));
@@ -202,7 +212,7 @@ fn put_in_order(asked: &mut [Asked]) {
 impl Asked<'_> {
     /// With the values of the job.
     fn explained(&self, row: &Row, is_first: bool) -> Value {
-        let Asked { known, rule, has, version, condition, opinions } = self;
+        let Asked { known, rule, has, version, condition, overruled_by, opinions } = self;
         let (tag, declared) = (&known.tag, &known.tag.declared);
         let explanation = condition.explain(row);
         let shown = |name: &str| match FIXED.catalogue.get(name) {
@@ -226,6 +236,7 @@ impl Asked<'_> {
             ("supposition", json!(filled(&tag.supposition))),
             ("recommendation", json!(filled(&tag.recommendation))),
             ("holds_now", json!(explanation.holds)),
+            ("overruled_by", json!(overruled_by)),
             ("steps", steps(&explanation)),
             ("is_hidden", json!(is_hidden(opinions))),
             ("opinions", json!(opinions)),
