@@ -72,6 +72,7 @@ pub async fn assign(
         is_set: has,
         is_personal: personal,
         by: asker.name.clone(),
+        by_administrator: asker.role == Role::Administrator,
         reason,
     };
     let name = known.tag.declared.name.to_string();

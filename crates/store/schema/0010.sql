@@ -6,6 +6,7 @@ CREATE TABLE assignment (
     is_set BOOLEAN NOT NULL,
     is_personal BOOLEAN NOT NULL,
     "by" VARCHAR NOT NULL,
+    by_administrator BOOLEAN NOT NULL,
     at_submission BOOLEAN NOT NULL,
     reason VARCHAR,
     at_ns BIGINT NOT NULL,

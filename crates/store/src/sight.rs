@@ -5,7 +5,7 @@ use duckdb::Connection;
 use tags::Space;
 
 use crate::StoreError;
-use crate::tags::{SAID, TAGS};
+use crate::tags::{REMOVED, SAID, TAGS};
 
 /// What somebody may see.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -189,7 +189,9 @@ fn columns(table: &str, rows: Rows, sight: &Sight, database: &str) -> Option<Str
     let (_, texts) = TEXTS.iter().find(|(of, _)| *of == table)?;
     let seen = condition(rows, sight)?;
     let texts = texts.iter().map(|text| format!("CASE WHEN {seen} THEN t.{text} END AS {text}"));
-    Some(format!(" REPLACE ({})", texts.collect::<Vec<_>>().join(", ")))
+    // What an owner has removed stays removed for all who see the job as theirs or their project's.
+    let removed = REMOVED.iter().filter(|_| rows == Rows::Jobs).map(|word| format!("0::UBIGINT AS {word}"));
+    Some(format!(" REPLACE ({})", texts.chain(removed).collect::<Vec<_>>().join(", ")))
 }
 
 fn of_rules() -> String {

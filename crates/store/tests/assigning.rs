@@ -72,11 +72,25 @@ impl Jobs {
         let id = self.id(job);
         let tag = self.store.tags().named(tag).unwrap().tag.declared.id;
         let reason = Some("because".to_owned());
-        self.writer.assign(&Assignment { id, tag, is_set, is_personal, by: by.into(), reason }).unwrap()
+        self.writer
+            .assign(&Assignment {
+                id,
+                tag,
+                is_set,
+                is_personal,
+                by: by.into(),
+                by_administrator: by == "ada",
+                reason,
+            })
+            .unwrap()
     }
 
     fn wanted(&self, tag: &str) -> Wanted {
-        let declared = self.store.tags().seen_by(&Sight::All);
+        self.wanted_by(&Sight::All, tag)
+    }
+
+    fn wanted_by(&self, sight: &Sight, tag: &str) -> Wanted {
+        let declared = self.store.tags().seen_by(sight);
         Wanted::of(&declared, declared.named(tag).unwrap())
     }
 
@@ -96,8 +110,14 @@ impl Jobs {
         rows.iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect()
     }
 
+    /// As those see it whose project the jobs are of.
     fn having(&self, tag: &str) -> Vec<String> {
-        self.found(&Sight::All, Tagged { all: vec![self.wanted(tag)], ..Tagged::default() })
+        let projects = vec!["physics".to_owned()];
+        self.having_by(&Sight::Own { user: "paul".into(), member_of: projects.clone(), projects }, tag)
+    }
+
+    fn having_by(&self, sight: &Sight, tag: &str) -> Vec<String> {
+        self.found(sight, Tagged { all: vec![self.wanted_by(sight, tag)], ..Tagged::default() })
     }
 
     fn explained(&self, job: &str) -> serde_json::Value {
@@ -263,4 +283,37 @@ fn tags_are_wished_at_submission() {
     assert_eq!(jobs.having(ITERATIVE), [""; 0]);
     let explained = jobs.explained("1");
     assert_eq!(explained["refused"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn support_still_finds_a_tag_that_an_owner_has_removed() {
+    let mut jobs = Jobs::told(&[job(1, "anna", None), job(2, "anna", None), job(3, "anna", None)]);
+    jobs.say(1, COMPLETED, false, "anna", false);
+    jobs.say(2, COMPLETED, false, "ada", false);
+    let support = Sight::Support { user: "sven".into(), member_of: vec![] };
+    let administrator = Sight::Administrator { user: "ada".into() };
+    let anna = Sight::Own { user: "anna".into(), projects: vec![], member_of: vec![] };
+    let is_removed = |jobs: &Jobs, sight: &Sight| {
+        let filter = Filter { job: Some("1".into()), ..Filter::default() };
+        let what = Explain { filter, tag: Some(COMPLETED.into()), ..Explain::default() };
+        let explained = jobs.store.reader_with(sight).unwrap().explain_tags(&what).unwrap().unwrap();
+        explained["tags"].as_array().unwrap().iter().any(|tag| tag["is_removed"] == true)
+    };
+    for _ in 0..2 {
+        for (sight, found) in [(&support, &["1", "3"][..]), (&administrator, &["1", "3"]), (&anna, &["3"])] {
+            assert_eq!(jobs.having_by(sight, COMPLETED), found, "{sight:?}");
+            assert_eq!(is_removed(&jobs, sight), found.contains(&"1"), "{sight:?}");
+        }
+        // Told again and evaluated again, it stays so.
+        jobs.tell(&[job(1, "anna", None), job(2, "anna", None)]);
+        jobs.run();
+    }
+    // An administrator removes it for everybody.
+    assert!(jobs.say(1, COMPLETED, false, "ada", false));
+    assert_eq!(jobs.having_by(&support, COMPLETED), ["3"]);
+    // Whoever sets it again says so to those who see what people say.
+    assert!(jobs.say(1, COMPLETED, true, "anna", false));
+    jobs.judge();
+    assert_eq!(jobs.having_by(&anna, COMPLETED), ["1", "3"]);
+    assert_eq!(jobs.having_by(&support, COMPLETED), ["1", "3"], "its rule says so as well");
 }

@@ -66,7 +66,7 @@ fn tell_site(writer: &mut Writer) {
 
 /// A tag that nobody has set by hand.
 fn rule(bit: u32) -> Wanted {
-    Wanted { tag: 0, bit: Some(bit), has_rule: true, is_apart: false }
+    Wanted { tag: 0, bit: Some(bit), has_rule: true, is_apart: false, is_removed: false }
 }
 
 fn which(tag: u32) -> Which {

@@ -155,8 +155,14 @@ fn a_job_comes_back_as_it_was_told() {
 
 /// Four processors: one in user code, half of one in the kernel, the rest idle.
 fn node_values(host: &str) -> Vec<Series> {
-    let of = |metric: &str, value: f64| series(host, ours(metric), &[(110, value), (120, value), (200, value)]);
-    vec![of("node_load", 150.0), of("node_cpu_user", 1.0), of("node_cpu_system", 0.5), of("node_cpu_idle", 2.5)]
+    let of =
+        |metric: &str, value: f64| series(host, ours(metric), &[(110, value), (120, value), (200, value)]);
+    vec![
+        of("node_load", 150.0),
+        of("node_cpu_user", 1.0),
+        of("node_cpu_system", 0.5),
+        of("node_cpu_idle", 2.5),
+    ]
 }
 
 /// The job's load, and its user and idle time as shares of its processors; whether it shared a node.

@@ -201,7 +201,15 @@ fn it_gives_way_to_what_the_batch_system_tells() {
     let tag = machine.store.tags().named(ITERATIVE).unwrap().tag.declared.id;
     for job in ["17", "18"] {
         let id = machine.id(job);
-        let said = Assignment { id, tag, is_set: true, is_personal: false, by: "alice".into(), reason: None };
+        let said = Assignment {
+            id,
+            tag,
+            is_set: true,
+            is_personal: false,
+            by: "alice".into(),
+            by_administrator: false,
+            reason: None,
+        };
         machine.writer.assign(&said).unwrap();
         machine.writer.add_note(&About::Job(id), "slow", "alice").unwrap();
     }
@@ -229,7 +237,15 @@ fn of_words_about_both_accounts_the_last_counts() {
     let mut machine = Machine::new();
     machine.measure(&reading("17", &["n1"], 0, 31, Some(30)), 100);
     let (id, tag) = (machine.id("17"), machine.store.tags().named(ITERATIVE).unwrap().tag.declared.id);
-    let said = Assignment { id, tag, is_set: false, is_personal: false, by: "alice".into(), reason: None };
+    let said = Assignment {
+        id,
+        tag,
+        is_set: false,
+        is_personal: false,
+        by: "alice".into(),
+        by_administrator: false,
+        reason: None,
+    };
     machine.writer.assign(&said).unwrap();
     let wish = format!("tag:{ITERATIVE}");
     let told = Accounting { comment: Some(wish.as_bytes().into()), ..account("alice", "17", 0, 0, 30) };

@@ -23,6 +23,7 @@ const OWN: &str = "physics OWN";
 const TAGS: [&str; 3] = [COMPLETED, ITERATIVE, OWN];
 /// The first is whose the jobs are; the others can be forgotten.
 const PEOPLE: [&str; 4] = ["anna", "pia", "sven", "ada"];
+const ADMINISTRATOR: usize = 3;
 const JOBS: usize = 4;
 
 #[derive(Debug, Clone)]
@@ -107,7 +108,10 @@ impl Model {
 
     fn has(&self, job: usize, tag: usize, sight: &Sight) -> bool {
         let word = self.words.get(&(job, tag));
-        let is_rules = tag == 0 && job < 2 && word.is_none_or(|word| word.is_set);
+        // What an owner has removed is still found by those who look after all jobs; what an administrator has removed by nobody.
+        let is_owners = matches!(sight, Sight::Own { .. });
+        let stays = |word: &Word| word.is_set || !is_owners && word.by != ADMINISTRATOR;
+        let is_rules = tag == 0 && job < 2 && word.is_none_or(stays);
         let sees = |word: &&Word| match sight {
             Sight::Support { user, .. } => PEOPLE[word.by] == user,
             _ => true,
@@ -168,18 +172,31 @@ impl Tried {
                 let Some(owned) = self.store().reader().unwrap().owned(&filter).unwrap() else { return };
                 let (id, user) = (owned.id, PEOPLE[by].to_owned());
                 let known = self.store().tags().named(TAGS[tag]).unwrap().tag.declared.id;
-                let said = Assignment { id, tag: known, is_set, is_personal, by: user, reason: None };
+                let by_administrator = by == ADMINISTRATOR;
+                let said = Assignment {
+                    id,
+                    tag: known,
+                    is_set,
+                    is_personal,
+                    by: user,
+                    by_administrator,
+                    reason: None,
+                };
                 let is_new = self.writer().assign(&said).unwrap();
-                let before = if is_personal {
-                    self.model.personal.insert((job, tag, by), is_set)
+                let is_other = if is_personal {
+                    self.model.personal.insert((job, tag, by), is_set) != Some(is_set)
                 } else {
-                    let before = self.model.words.get(&(job, tag)).map(|word| word.is_set);
-                    if before != Some(is_set) {
+                    // What an owner has removed, an administrator removes for everybody.
+                    let is_same = |word: &Word| {
+                        word.is_set == is_set && (is_set || word.by == ADMINISTRATOR || !by_administrator)
+                    };
+                    let is_other = !self.model.words.get(&(job, tag)).is_some_and(is_same);
+                    if is_other {
                         self.model.words.insert((job, tag), Word { is_set, by });
                     }
-                    before
+                    is_other
                 };
-                assert_eq!(is_new, before != Some(is_set));
+                assert_eq!(is_new, is_other);
             }
             Event::Tell(job) => {
                 self.writer().account(&Accounts::of(&[account(job)]).unwrap()).unwrap();
@@ -231,7 +248,9 @@ impl Tried {
                     let found: Vec<usize> = found.into_iter().map(|(job, _)| job).collect();
                     assert_eq!(found, *expected, "{} {tagged:?} {sight:?}", TAGS[tag]);
                 }
-                let shown = shown.iter().filter(|(_, tags)| tags.split(", ").any(|name| name == TAGS[tag]));
+                let is_it =
+                    |name: &str| name.strip_suffix(" (removed by owner)").unwrap_or(name) == TAGS[tag];
+                let shown = shown.iter().filter(|(_, tags)| tags.split(", ").any(is_it));
                 let shown: Vec<usize> = shown.map(|(job, _)| *job).collect();
                 assert_eq!(shown, having, "{} {sight:?}", TAGS[tag]);
             }

@@ -168,12 +168,7 @@ const CASES: &[Case] = &[
     (
         "avg_IB_speed TOO HIGH",
         "",
-        &[
-            ("ib_sent_avg=999999999", F),
-            ("ib_sent_avg=1e9", F),
-            ("ib_sent_avg=1000000001", T),
-            ("", None),
-        ],
+        &[("ib_sent_avg=999999999", F), ("ib_sent_avg=1e9", F), ("ib_sent_avg=1000000001", T), ("", None)],
     ),
     (
         "avg_cache_L1/L3 TOO LOW",
@@ -202,12 +197,7 @@ const CASES: &[Case] = &[
     (
         "avg_cache_L1/L3 HIGH",
         "last_level_misses_avg=100",
-        &[
-            ("l1_misses_avg=999", F),
-            ("l1_misses_avg=1000", F),
-            ("l1_misses_avg=1001", T),
-            ("", None),
-        ],
+        &[("l1_misses_avg=999", F), ("l1_misses_avg=1000", F), ("l1_misses_avg=1001", T), ("", None)],
     ),
     (
         "avg_mem/cache_L1 LOW",
@@ -217,12 +207,7 @@ const CASES: &[Case] = &[
     (
         "avg_memload HIGH",
         "stores_avg=5e8",
-        &[
-            ("loads_avg=499999999", F),
-            ("loads_avg=5e8", F),
-            ("loads_avg=500000001", T),
-            ("", None),
-        ],
+        &[("loads_avg=499999999", F), ("loads_avg=5e8", F), ("loads_avg=500000001", T), ("", None)],
     ),
     ("job_status COMPLETED", "", &[("state=COMPLETED", T), ("state=FAILED", F), ("", None)]),
     ("job_status FAILED", "", &[("state=FAILED", T), ("state=COMPLETED", F), ("", None)]),
@@ -444,9 +429,10 @@ const BOUNDS: &[Bounds] = &[
             (
                 "load_avg",
                 &[
-                    "0", "0.74", "0.75", "0.76", "0.99", "1", "1.01", "1.24", "1.25", "1.26", "1.49", "1.5", "1.51",
-                    "1.99", "2", "2.01", "2.49", "2.5", "2.51", "2.99", "3", "3.01", "4", "4.99", "5", "5.01", "47.9",
-                    "48", "48.1", "64", "79.9", "80", "80.1", "95.9", "96", "96.1", "128", "159.9", "160", "160.1", "?",
+                    "0", "0.74", "0.75", "0.76", "0.99", "1", "1.01", "1.24", "1.25", "1.26", "1.49", "1.5",
+                    "1.51", "1.99", "2", "2.01", "2.49", "2.5", "2.51", "2.99", "3", "3.01", "4", "4.99",
+                    "5", "5.01", "47.9", "48", "48.1", "64", "79.9", "80", "80.1", "95.9", "96", "96.1",
+                    "128", "159.9", "160", "160.1", "?",
                 ],
             ),
         ],
@@ -483,8 +469,19 @@ const BOUNDS: &[Bounds] = &[
         &[(
             "state",
             &[
-                "COMPLETED", "FAILED", "CANCELLED", "PREEMPTED", "REVOKED", "TIMEOUT", "DEADLINE", "NODE_FAIL",
-                "BOOT_FAIL", "OUT_OF_MEMORY", "RUNNING", "SUSPENDED", "?",
+                "COMPLETED",
+                "FAILED",
+                "CANCELLED",
+                "PREEMPTED",
+                "REVOKED",
+                "TIMEOUT",
+                "DEADLINE",
+                "NODE_FAIL",
+                "BOOT_FAIL",
+                "OUT_OF_MEMORY",
+                "RUNNING",
+                "SUSPENDED",
+                "?",
             ],
         )],
     ),
@@ -493,7 +490,9 @@ const BOUNDS: &[Bounds] = &[
 /// Every combination of values.
 fn combinations(columns: &[(&str, &[&str])]) -> Vec<String> {
     columns.iter().fold(vec![String::new()], |rows, (column, values)| {
-        let with = |row: &String| values.iter().map(move |value| format!("{row}; {column}={value}")).collect::<Vec<_>>();
+        let with = |row: &String| {
+            values.iter().map(move |value| format!("{row}; {column}={value}")).collect::<Vec<_>>()
+        };
         rows.iter().flat_map(with).collect()
     })
 }
@@ -502,19 +501,27 @@ fn combinations(columns: &[(&str, &[&str])]) -> Vec<String> {
 fn criteria_of_an_exclusive_group_never_hold_together() {
     let tags = all();
     let groups = shipped::exclusive_groups().unwrap();
-    assert_eq!(BOUNDS.iter().map(|(group, _)| *group).collect::<std::collections::BTreeSet<_>>(), 
-        groups.iter().map(String::as_str).collect());
+    assert_eq!(
+        BOUNDS.iter().map(|(group, _)| *group).collect::<std::collections::BTreeSet<_>>(),
+        groups.iter().map(String::as_str).collect()
+    );
     for (group, columns) in BOUNDS {
         let of_group: Vec<&Tag> = tags.iter().filter(|tag| tag.declared.group == *group).collect();
         let mut hit = std::collections::BTreeSet::new();
         for text in combinations(columns) {
             let row = row(text.trim_start_matches("; "));
-            let holds = |tag: &&&Tag| tag.criterion.as_ref().is_some_and(|criterion| criterion.holds(&row) == T);
-            let held: Vec<&str> = of_group.iter().filter(holds).map(|tag| tag.declared.name.as_str()).collect();
+            let holds =
+                |tag: &&&Tag| tag.criterion.as_ref().is_some_and(|criterion| criterion.holds(&row) == T);
+            let held: Vec<&str> =
+                of_group.iter().filter(holds).map(|tag| tag.declared.name.as_str()).collect();
             assert!(held.len() < 2, "{group}: {text}: {held:?}");
             hit.extend(held);
         }
-        assert_eq!(hit.len(), of_group.iter().filter(|tag| tag.criterion.is_some()).count(), "{group}: {hit:?}");
+        assert_eq!(
+            hit.len(),
+            of_group.iter().filter(|tag| tag.criterion.is_some()).count(),
+            "{group}: {hit:?}"
+        );
     }
 }
 
@@ -683,7 +690,9 @@ fn what_agents_measured_of_nodes_counts_where_the_site_says_nothing() {
     let told = "[[nodes]]\nnames = 'n1'\ncores = 48\n";
     let store = open(&dir).with_site(store::Site::parse(told).unwrap());
     let mut writer = store.writer().unwrap();
-    writer.account(&Accounts::of(&[job("1", "work", common::HOST), job("2", "work", "n9")]).unwrap()).unwrap();
+    writer
+        .account(&Accounts::of(&[job("1", "work", common::HOST), job("2", "work", "n9")]).unwrap())
+        .unwrap();
     let hardware =
         Hardware { cores: Some(64), memory: Some(1 << 30), peak_flops: Some(1 << 40), ..Hardware::default() };
     let reading = Entry::Reading(Box::new(Reading {

@@ -55,7 +55,9 @@ fn head(answer: &Value, out: &mut String) {
 fn shared_node(is_shared: &Value) -> Option<&'static str> {
     match is_shared.as_bool() {
         Some(false) => None,
-        Some(true) => Some("Shared node: other jobs ran there, so values of the whole node are not used for this job."),
+        Some(true) => {
+            Some("Shared node: other jobs ran there, so values of the whole node are not used for this job.")
+        }
         None => Some(
             "Shared node unknown: other jobs may have run there, so values of the whole node are not used for this job.",
         ),
@@ -86,7 +88,9 @@ fn tags(answer: &Value, with_hidden: bool, out: &mut String) {
 
 fn by_rule(tag: &Value, out: &mut String) {
     let has = if tag["has"] == true { "+" } else { "-" };
-    let _ = writeln!(out, "\n{has} {}  (rule, version {})", text(&tag["tag"]), text(&tag["version"]));
+    let removed = if tag["is_removed"] == true { ", removed by owner" } else { "" };
+    let _ =
+        writeln!(out, "\n{has} {}  (rule, version {}{removed})", text(&tag["tag"]), text(&tag["version"]));
     for name in ["supposition", "recommendation"] {
         if let Some(words) = tag[name].as_str().filter(|words| !words.is_empty()) {
             let _ = writeln!(out, "    {words}");

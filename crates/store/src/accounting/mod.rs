@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 pub use self::accounts::{Accounts, TOGETHER};
 use self::rows::Part;
 use crate::StoreError;
-use crate::tags::{DUE, JUDGED, RULES, SAID, TAGS, wish};
+use crate::tags::{DUE, JUDGED, REMOVED, RULES, SAID, TAGS, wish};
 use crate::write::{Writer, now_ns};
 
 /// What became of jobs that were told.
@@ -35,7 +35,7 @@ const TABLES: [&str; 3] = ["accounting", "accounting_step", "accounting_node"];
 const INCOMING: [&str; 3] = ["incoming_job", "incoming_step", "incoming_node"];
 
 /// What a text that a centre kept may not have, and another source has told: it stays known. All else is as it was told last.
-const STAYS: [&str; 37] = [
+const STAYS: [&str; 41] = [
     "sluid",
     "uid",
     "\"group\"",
@@ -72,6 +72,10 @@ const STAYS: [&str; 37] = [
     SAID[1],
     SAID[2],
     SAID[3],
+    REMOVED[0],
+    REMOVED[1],
+    REMOVED[2],
+    REMOVED[3],
     RULES,
     JUDGED,
 ];
@@ -224,7 +228,8 @@ fn replace(connection: &Connection, there: &str) -> Result<Accounted, StoreError
          DELETE FROM accounting_node WHERE id IN (SELECT id FROM incoming_node)"
     ))?;
     let mut kept = 0;
-    let nothing_said = SAID.map(|said| format!("coalesce({said}, 0) AS {said}")).join(", ");
+    let nothing_said = SAID.into_iter().chain(REMOVED).map(|word| format!("coalesce({word}, 0) AS {word}"));
+    let nothing_said = nothing_said.collect::<Vec<_>>().join(", ");
     for (table, incoming) in TABLES.into_iter().zip(INCOMING).rev() {
         let but = if table == TABLES[0] { format!("REPLACE ({nothing_said})") } else { String::new() };
         kept = connection.execute(&format!("INSERT INTO {table} SELECT * {but} FROM {incoming}"), [])?;
@@ -259,7 +264,7 @@ mod tests {
             batch.unwrap().schema().fields().iter().map(|field| field.name().clone()).collect()
         };
         let decided: Vec<&str> =
-            TAGS.into_iter().chain(SAID).chain([RULES, JUDGED, "is_only_measured"]).collect();
+            TAGS.into_iter().chain(SAID).chain(REMOVED).chain([RULES, JUDGED, "is_only_measured"]).collect();
         for (table, batch) in TABLES.into_iter().zip([rows::jobs, rows::steps, rows::nodes]) {
             let mut told = columns(table);
             told.retain(|name| table != TABLES[0] || !decided.contains(&&**name));

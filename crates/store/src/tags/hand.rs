@@ -26,6 +26,8 @@ pub struct Assignment {
     /// Nobody else sees it.
     pub is_personal: bool,
     pub by: String,
+    /// What an administrator removes is removed for everybody; support still finds what an owner has removed, by the rule's own result.
+    pub by_administrator: bool,
     pub reason: Option<String>,
 }
 
@@ -68,21 +70,19 @@ impl Writer {
             said::bring_in(&transaction, &declared, JUST_SAID, Bits::default())?;
             let known = declared.tags.iter().find(|known| known.tag.declared.id == assignment.tag);
             if assignment.is_set && known.is_some_and(|known| known.rule().is_some()) {
-                // It may have been taken off before: what its rule says is no longer known.
+                // An administrator may have removed it before: what its rule says is no longer known.
                 ids_due(&transaction, &[id.to_string()])?;
             }
         }
         transaction.commit()?;
-        self.add_voices(assignment.voice());
+        self.add_voices([assignment.voice()]);
         Ok(is_new)
     }
 }
 
 impl Assignment {
-    /// `None` where a tag is taken off.
-    fn voice(&self) -> Option<Voice> {
-        let Assignment { tag, is_personal, ref by, .. } = *self;
-        self.is_set.then(|| Voice { by: by.clone(), tag, is_personal })
+    fn voice(&self) -> Voice {
+        Voice { by: self.by.clone(), tag: self.tag, is_set: self.is_set, is_personal: self.is_personal }
     }
 }
 
@@ -94,12 +94,12 @@ const JUST_SAID: &str = "c.id IN (SELECT n.id FROM said_now n WHERE NOT n.is_per
 fn keep(connection: &Connection, said: &[Assignment], at_submission: bool) -> Result<usize, StoreError> {
     connection.execute_batch(
         "CREATE TEMP TABLE IF NOT EXISTS said_now (id UBIGINT, tag UINTEGER, is_set BOOLEAN, is_personal BOOLEAN, \"by\" VARCHAR, \
-           reason VARCHAR); \
+           by_administrator BOOLEAN, reason VARCHAR); \
          DELETE FROM said_now",
     )?;
     let mut table = connection.appender_to_catalog_and_db("said_now", "temp", "main")?;
-    for Assignment { id, tag, is_set, is_personal, by, reason } in said {
-        table.append_row(params![id, tag, is_set, is_personal, by, reason])?;
+    for Assignment { id, tag, is_set, is_personal, by, by_administrator, reason } in said {
+        table.append_row(params![id, tag, is_set, is_personal, by, by_administrator, reason])?;
     }
     table.flush()?;
     drop(table);
@@ -112,10 +112,11 @@ fn keep(connection: &Connection, said: &[Assignment], at_submission: bool) -> Re
                 AND h.until_ns IS NULL";
     let now = now_ns();
     connection.execute_batch(&format!(
-        "DELETE FROM said_now n USING assignment h WHERE {same} AND h.is_set = n.is_set; \
+        "DELETE FROM said_now n USING assignment h WHERE {same} AND h.is_set = n.is_set \
+           AND (n.is_set OR h.by_administrator OR NOT n.by_administrator); \
          UPDATE assignment h SET until_ns = {now} FROM said_now n WHERE {same}"
     ))?;
-    let sql = "INSERT INTO assignment SELECT id, tag, is_set, is_personal, \"by\", ?, reason, ?, NULL FROM said_now";
+    let sql = "INSERT INTO assignment SELECT id, tag, is_set, is_personal, \"by\", by_administrator, ?, reason, ?, NULL FROM said_now";
     Ok(connection.execute(sql, params![at_submission, now])?)
 }
 
@@ -140,7 +141,15 @@ pub(crate) fn wish(
             match known.and_then(|known| Ok((known, on_job(known, project.as_deref())?))) {
                 Ok((known, is_personal)) => {
                     let (id, tag, by) = (*id, known.tag.declared.id, by.clone());
-                    let said = Assignment { id, tag, is_set: true, is_personal, by, reason: None };
+                    let said = Assignment {
+                        id,
+                        tag,
+                        is_set: true,
+                        is_personal,
+                        by,
+                        by_administrator: false,
+                        reason: None,
+                    };
                     granted.insert((id, tag), said);
                 }
                 Err(why) => drop(refused.insert((*id, name), why)),
@@ -152,7 +161,7 @@ pub(crate) fn wish(
     if keep(connection, &granted, true)? > 0 {
         said::bring_in(connection, declared, &format!("{there} AND {JUST_SAID}"), Bits::default())?;
     }
-    Ok(granted.iter().filter_map(Assignment::voice).collect())
+    Ok(granted.iter().map(Assignment::voice).collect())
 }
 
 /// Keeps why wishes were not fulfilled, each once.

@@ -47,6 +47,8 @@ pub(crate) use said::{Voice, bring_in};
 pub(crate) const TAGS: [&str; 4] = ["tags0", "tags1", "tags2", "tags3"];
 /// The columns of those among them that only people say.
 pub(crate) const SAID: [&str; 4] = ["said0", "said1", "said2", "said3"];
+/// The columns of those that rules set and an owner or manager has removed: they are in none of the above.
+pub(crate) const REMOVED: [&str; 4] = ["removed0", "removed1", "removed2", "removed3"];
 /// The column of the set of rules that decided.
 pub(crate) const RULES: &str = "rules";
 /// The column of when that was.
@@ -95,6 +97,8 @@ pub struct Declared {
     pub(crate) voices: Arc<BTreeSet<Voice>>,
     /// Those that whoever sees this may have set on some job without the bits telling it to them.
     pub apart: BTreeSet<u32>,
+    /// Those that an owner has removed from some job, and whoever sees this still finds by the rule's own result.
+    pub removed: BTreeSet<u32>,
     /// Combinations that have a name.
     pub searches: Arc<Vec<Search>>,
 }
@@ -110,17 +114,22 @@ impl Declared {
     pub fn seen_by(&self, sight: &Sight) -> Declared {
         let is_seen = |known: &&Known| sight.sees(&known.tag.declared.space);
         let apart = self.voices.iter().filter(|voice| voice.is_apart(sight)).map(|voice| voice.tag).collect();
+        let removed = if matches!(sight, Sight::Own { .. }) { BTreeSet::new() } else { self.removed.clone() };
+        let of_all = Declared { apart, removed, ..self.clone() };
         if self.tags.iter().all(|known| is_seen(&known)) {
-            return Declared { apart, ..self.clone() };
+            return of_all;
         }
         let tags = self.tags.iter().filter(is_seen).cloned().collect();
-        Declared { tags: Arc::new(tags), refused: Vec::new(), apart, ..self.clone() }
+        Declared { tags: Arc::new(tags), refused: Vec::new(), ..of_all }
     }
 
     /// Apart is all that somebody has set, until it is known who asks.
     fn with_voices(&self, voices: BTreeSet<Voice>) -> Declared {
-        let apart = voices.iter().map(|voice| voice.tag).collect();
-        Declared { voices: Arc::new(voices), apart, ..self.clone() }
+        let tags = |which: fn(&Voice) -> bool| {
+            voices.iter().filter(|voice| which(voice)).map(|voice| voice.tag).collect()
+        };
+        let (apart, removed) = (tags(|voice| voice.is_set), tags(Voice::is_removal));
+        Declared { voices: Arc::new(voices), apart, removed, ..self.clone() }
     }
 
     /// The places of tags in jobs' rows.

@@ -1,26 +1,36 @@
 //! What people say of jobs, brought into the bits of their rows, so that a filter by tags reads one table whoever has set them.
 //!
-//! A bit of [`TAGS`] is set if the rule says so or people do; it is also one of [`SAID`] if only people do. A tag that somebody has taken off is
-//! no bit of either. What is personal is in neither: it is for one person only, who looks it up.
+//! A bit of [`TAGS`] is set if the rule says so or people do; it is also one of [`SAID`] if only people do. A tag that somebody has removed is
+//! no bit of either; if the rule sets it and it was not an administrator who removed it, it is one of [`REMOVED`], so the rule's own result is
+//! never lost to support. What is personal is in none of them: it is for one person only, who looks it up.
 
 use duckdb::Connection;
 
-use super::{Bits, Declared, SAID, TAGS};
+use super::{Bits, Declared, REMOVED, SAID, TAGS};
 use crate::StoreError;
 use crate::sight::Sight;
 use crate::write::Writer;
 
-/// That somebody has set a tag on some job.
+/// That somebody has set a tag on some job, or removed it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Voice {
     pub by: String,
     pub tag: u32,
+    pub is_set: bool,
     pub is_personal: bool,
 }
 
 impl Voice {
+    /// Whether a tag was removed for the owner and the project, but not for support.
+    pub(super) fn is_removal(&self) -> bool {
+        !self.is_set && !self.is_personal
+    }
+
     /// Whether the bits that somebody reads do not say it to them, though they see it.
     pub(super) fn is_apart(&self, sight: &Sight) -> bool {
+        if !self.is_set {
+            return false;
+        }
         match sight {
             Sight::All => self.is_personal,
             Sight::Administrator { user } | Sight::Own { user, .. } => self.is_personal && self.by == *user,
@@ -33,11 +43,11 @@ impl Voice {
 impl Writer {
     /// Who has set which tags.
     pub(crate) fn load_voices(&mut self) -> Result<(), StoreError> {
-        let sql =
-            "SELECT DISTINCT \"by\", tag, is_personal FROM assignment WHERE is_set AND until_ns IS NULL";
+        let sql = "SELECT DISTINCT \"by\", tag, is_set, is_personal FROM assignment WHERE until_ns IS NULL";
         let mut query = self.connection.prepare(sql)?;
-        let voices = query
-            .query_map([], |row| Ok(Voice { by: row.get(0)?, tag: row.get(1)?, is_personal: row.get(2)? }))?;
+        let voices = query.query_map([], |row| {
+            Ok(Voice { by: row.get(0)?, tag: row.get(1)?, is_set: row.get(2)?, is_personal: row.get(3)? })
+        })?;
         let voices = voices.collect::<Result<_, _>>()?;
         self.tags.put(self.tags.get().with_voices(voices));
         Ok(())
@@ -76,7 +86,8 @@ pub(crate) fn bring_in(
 ) -> Result<(), StoreError> {
     let columns: Vec<Column> = (0..TAGS.len()).map(|at| Column::new(at, decided)).collect();
     let list = |of: fn(&Column) -> &String| columns.iter().map(of).cloned().collect::<Vec<_>>();
-    let has_said = SAID.map(|said| format!("c.{said} <> 0")).join(" OR ");
+    let has_said = SAID.into_iter().chain(REMOVED).map(|word| format!("c.{word} <> 0"));
+    let has_said = has_said.collect::<Vec<_>>().join(" OR ");
     connection.execute_batch(&format!(
         "UPDATE accounting SET {set} FROM ( \
            SELECT c.rowid AS place, {ruled} FROM accounting c \
@@ -114,23 +125,30 @@ struct Column {
 
 impl Column {
     fn new(at: usize, decided: Bits) -> Column {
-        let (tags, said, decided) = (TAGS[at], SAID[at], decided.0[at]);
+        let (tags, said, removed, decided) = (TAGS[at], SAID[at], REMOVED[at], decided.0[at]);
         let of = |is_set: &str| {
             format!("bit_or(CASE WHEN b.word = {at} AND {is_set} THEN b.mask ELSE 0::UBIGINT END)")
         };
-        // A bit that only people had set is none of the rule's, unless the rule has just said so.
-        let rule = format!("coalesce(c.{tags}, 0) & ~(c.{said} & {}::UBIGINT)", !decided);
-        let new_tags = format!("((s.rule{at} | s.on{at}) & ~s.off{at})");
+        // A bit that only people had set is none of the rule's, and one that they had removed still is, unless the rule has just decided.
+        let before = format!("{}::UBIGINT", !decided);
+        let rule = format!("(coalesce(c.{tags}, 0) & ~(c.{said} & {before})) | (c.{removed} & {before})");
+        let new_tags = format!("((s.rule{at} | s.on{at}) & ~(s.off{at} | s.final{at}))");
         let new_said = format!("(s.on{at} & ~s.rule{at})");
+        let new_removed = format!("(s.rule{at} & s.off{at})");
+        let words = [
+            ("on", "h.is_set"),
+            ("off", "NOT h.is_set AND NOT h.by_administrator"),
+            ("final", "NOT h.is_set AND h.by_administrator"),
+        ];
+        let known = words.map(|(name, _)| format!("coalesce(w.{name}{at}, 0::UBIGINT) AS {name}{at}"));
         Column {
-            words: format!("{} AS on{at}, {} AS off{at}", of("h.is_set"), of("NOT h.is_set")),
-            ruled: format!(
-                "{rule} AS rule{at}, coalesce(w.on{at}, 0::UBIGINT) AS on{at}, coalesce(w.off{at}, 0::UBIGINT) AS off{at}"
-            ),
+            words: words.map(|(name, which)| format!("{} AS {name}{at}", of(which))).join(", "),
+            ruled: format!("{rule} AS rule{at}, {}", known.join(", ")),
             changed: format!(
-                "coalesce(accounting.{tags}, 0) <> {new_tags} OR accounting.{said} <> {new_said}"
+                "coalesce(accounting.{tags}, 0) <> {new_tags} OR accounting.{said} <> {new_said} \
+                 OR accounting.{removed} <> {new_removed}"
             ),
-            set: format!("{tags} = {new_tags}, {said} = {new_said}"),
+            set: format!("{tags} = {new_tags}, {said} = {new_said}, {removed} = {new_removed}"),
         }
     }
 }
@@ -143,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_the_bits_do_not_tell_is_looked_for() {
-        let voice = |is_personal: bool| Voice { by: "pia".into(), tag: 1, is_personal };
+        let voice = |is_personal: bool| Voice { by: "pia".into(), tag: 1, is_set: true, is_personal };
         let own = |user: &str| Sight::Own { user: user.into(), projects: vec![], member_of: vec![] };
         let support = |user: &str| Sight::Support { user: user.into(), member_of: vec![] };
         let administrator = |user: &str| Sight::Administrator { user: user.into() };

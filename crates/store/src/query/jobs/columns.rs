@@ -13,7 +13,7 @@ use super::elsewhere::or_elsewhere;
 use super::software;
 use super::tagged::SET;
 use crate::job_rows::{CHARACTERISTICS, last_name, metrics, shares};
-use crate::tags::TAGS;
+use crate::tags::{REMOVED, TAGS};
 
 /// One column.
 #[derive(Debug)]
@@ -219,13 +219,17 @@ fn placed(what: &str) -> String {
 
 /// The tags that whoever asks sees on it. Conditions are made of which tags a job has, not of the text: see `Tagged`.
 fn tags() -> JobColumn {
-    let words = TAGS.iter().enumerate().map(|(at, word)| format!("WHEN {at} THEN c.{word}"));
+    let has_bit = |words: [&str; TAGS.len()]| {
+        let words = words.iter().enumerate().map(|(at, word)| format!("WHEN {at} THEN c.{word}"));
+        let words = words.collect::<Vec<_>>().join(" ");
+        format!("(CASE g.bit // 64 {words} END >> (g.bit % 64)::UBIGINT) & 1::UBIGINT = 1")
+    };
+    let (has, removed) = (has_bit(TAGS), has_bit(REMOVED));
     let sql = format!(
-        "(SELECT string_agg(g.name, ', ' ORDER BY g.name) FROM tag g WHERE g.is_available AND \
-           ((CASE g.bit // 64 {} END >> (g.bit % 64)::UBIGINT) & 1::UBIGINT = 1 \
-            OR g.id IN (SELECT h.tag FROM assignment h WHERE h.id = c.id AND {SET})) \
-           AND g.id NOT IN (SELECT v.tag FROM opinion v WHERE v.id = c.id AND v.word = 'hide' AND v.until_ns IS NULL))",
-        words.collect::<Vec<_>>().join(" ")
+        "(SELECT string_agg(g.name || CASE WHEN {removed} THEN ' (removed by owner)' ELSE '' END, ', ' ORDER BY g.name) \
+           FROM tag g WHERE g.is_available AND \
+           ({has} OR {removed} OR g.id IN (SELECT h.tag FROM assignment h WHERE h.id = c.id AND {SET})) \
+           AND g.id NOT IN (SELECT v.tag FROM opinion v WHERE v.id = c.id AND v.word = 'hide' AND v.until_ns IS NULL))"
     );
     let meaning = "the tags it has, as far as you see them and did not hide them: --all, --any and --none find jobs by them";
     JobColumn { is_only_shown: true, ..JobColumn::new("tags", Type::Text, meaning, &sql) }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use duckdb::types::Value as Sql;
 
-use crate::tags::{Declared, Known, SAID, TAGS};
+use crate::tags::{Declared, Known, REMOVED, SAID, TAGS};
 
 /// A tag that jobs have, or have not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,13 +15,21 @@ pub struct Wanted {
     pub has_rule: bool,
     /// Something may be said of it that whoever asks sees, and that is no bit.
     pub is_apart: bool,
+    /// It was removed from some job, and the caller still finds it by the rule's own result.
+    pub is_removed: bool,
 }
 
 impl Wanted {
     pub fn of(declared: &Declared, known: &Known) -> Wanted {
         let tag = known.tag.declared.id;
         let is_apart = known.bit.is_none() || declared.apart.contains(&tag);
-        Wanted { tag, bit: known.bit, has_rule: known.version.is_some(), is_apart }
+        let is_removed = known.version.is_some() && declared.removed.contains(&tag);
+        Wanted { tag, bit: known.bit, has_rule: known.version.is_some(), is_apart, is_removed }
+    }
+
+    /// Whether one bit says it all.
+    fn is_one_bit(&self) -> bool {
+        !self.is_apart && !self.is_removed
     }
 
     /// Column and mask.
@@ -33,7 +41,15 @@ impl Wanted {
     /// Never unknown.
     fn sql(&self) -> String {
         let apart = format!("c.id IN (SELECT h.id FROM assignment h WHERE h.tag = {} AND {SET})", self.tag);
-        let bit = self.word().map(|(word, mask)| format!("coalesce(c.{word} & {mask}::UBIGINT <> 0, false)"));
+        let has_bit = |word: &str, mask: u64| format!("coalesce(c.{word} & {mask}::UBIGINT <> 0, false)");
+        let removed = || {
+            let bit = self.bit.filter(|_| self.is_removed)?;
+            Some(has_bit(REMOVED[(bit / 64) as usize], 1 << (bit % 64)))
+        };
+        let bit = self.word().map(|(word, mask)| match removed() {
+            Some(removed) => format!("({} OR {removed})", has_bit(word, mask)),
+            None => has_bit(word, mask),
+        });
         match bit {
             None => apart,
             Some(bit) if self.is_apart => format!("({bit} OR {apart})"),
@@ -70,12 +86,12 @@ impl Tagged {
     /// Each with the values of its `?`.
     pub(super) fn conditions(&self) -> Vec<(String, Vec<Sql>)> {
         let mut conditions: Vec<String> = Vec::new();
-        conditions.extend(self.all.iter().filter(|of| of.is_apart).map(Wanted::sql));
+        conditions.extend(self.all.iter().filter(|of| !of.is_one_bit()).map(Wanted::sql));
         let all = words(&self.all).into_iter();
         conditions.extend(all.map(|(word, mask)| format!("c.{word} & {mask}::UBIGINT = {mask}::UBIGINT")));
         conditions.extend(self.any.iter().map(|list| any(list)));
         let is_not = |of: &Wanted| format!("NOT {}", of.sql());
-        conditions.extend(self.none.iter().filter(|of| of.is_apart).map(is_not));
+        conditions.extend(self.none.iter().filter(|of| !of.is_one_bit()).map(is_not));
         let none = words(&self.none).into_iter();
         conditions
             .extend(none.map(|(word, mask)| format!("(c.{word} & {mask}::UBIGINT = 0 OR c.{word} IS NULL)")));
@@ -93,7 +109,7 @@ impl Tagged {
 /// The bits of those for which a look at them is enough, those of one column together.
 fn words(wanted: &[Wanted]) -> BTreeMap<&'static str, u64> {
     let mut words = BTreeMap::new();
-    for (word, mask) in wanted.iter().filter(|of| !of.is_apart).filter_map(Wanted::word) {
+    for (word, mask) in wanted.iter().filter(|of| of.is_one_bit()).filter_map(Wanted::word) {
         *words.entry(word).or_default() |= mask;
     }
     words
@@ -101,7 +117,7 @@ fn words(wanted: &[Wanted]) -> BTreeMap<&'static str, u64> {
 
 fn any(list: &[Wanted]) -> String {
     let words = words(list).into_iter().map(|(word, mask)| format!("c.{word} & {mask}::UBIGINT <> 0"));
-    let apart = list.iter().filter(|of| of.is_apart).map(Wanted::sql);
+    let apart = list.iter().filter(|of| !of.is_one_bit()).map(Wanted::sql);
     let each: Vec<String> = words.chain(apart).collect();
     if each.is_empty() { "false".to_owned() } else { format!("({})", each.join(" OR ")) }
 }
@@ -116,9 +132,9 @@ fn by(people: &[String]) -> (String, Vec<Sql>) {
     (text, people.iter().cloned().map(Sql::Text).collect())
 }
 
-/// What the rules have decided of a job, as columns of a query.
+/// What the rules have decided of a job, as columns of a query: also what an owner has removed, for those who see that.
 pub(in crate::query) fn decided() -> [String; TAGS.len()] {
-    std::array::from_fn(|at| format!("(c.{} & ~c.{})", TAGS[at], SAID[at]))
+    std::array::from_fn(|at| format!("((c.{} & ~c.{}) | c.{})", TAGS[at], SAID[at], REMOVED[at]))
 }
 
 #[cfg(test)]
@@ -126,7 +142,7 @@ mod tests {
     use super::*;
 
     fn rule(bit: u32) -> Wanted {
-        Wanted { tag: bit + 1000, bit: Some(bit), has_rule: true, is_apart: false }
+        Wanted { tag: bit + 1000, bit: Some(bit), has_rule: true, is_apart: false, is_removed: false }
     }
 
     fn texts(tagged: &Tagged) -> Vec<String> {
@@ -160,7 +176,7 @@ mod tests {
     #[test]
     fn what_people_say_is_looked_for_only_where_the_bits_do_not_tell_it() {
         let apart = Wanted { is_apart: true, ..rule(0) };
-        let own = Wanted { tag: 7, bit: None, has_rule: false, is_apart: true };
+        let own = Wanted { tag: 7, bit: None, has_rule: false, is_apart: true, is_removed: false };
         let set = |tag: u32| format!("c.id IN (SELECT h.id FROM assignment h WHERE h.tag = {tag} AND {SET})");
         let either = format!("(coalesce(c.tags0 & 1::UBIGINT <> 0, false) OR {})", set(1000));
         let tagged = Tagged { all: vec![apart, own, rule(1)], ..Tagged::default() };

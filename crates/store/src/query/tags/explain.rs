@@ -14,7 +14,7 @@ use crate::StoreError;
 use crate::query::jobs::attributed::SHARED_NODE;
 use crate::query::jobs::{FIXED, Which, bound};
 use crate::query::{Filter, time};
-use crate::tags::{Bits, Declared, Known, Rule, TAGS};
+use crate::tags::{Bits, Declared, Known, REMOVED, Rule, TAGS};
 
 /// Columns that say what all decisions about a job rest on.
 const OF_JOB: [&str; 2] = ["coverage", SHARED_NODE];
@@ -35,6 +35,8 @@ pub(super) struct Decided {
     id: u64,
     name: Map<String, Value>,
     pub bits: Bits,
+    /// Those among them that the owner has removed.
+    removed: Bits,
     pub rules: Option<u32>,
     judged_ns: Option<i64>,
     has_ended: bool,
@@ -53,6 +55,8 @@ struct Asked<'a> {
     known: &'a Known,
     rule: Rule,
     has: bool,
+    /// By its owner, or a manager of its project: who sees this still sees what the rule says.
+    is_removed: bool,
     /// Of the rule that decided; `None` if it was declared later.
     version: Option<u32>,
     /// In the words that decided, not in those of today.
@@ -124,7 +128,8 @@ impl Snapshot<'_> {
             let version = words.map(|(version, _)| *version);
             let overruled_by = declared.before(known).find(|other| other.has(decided.bits));
             let overruled_by = overruled_by.map(|other| other.tag.declared.name.as_str());
-            asked.push(Asked { known, rule, has, version, condition, overruled_by, opinions });
+            let is_removed = known.has(decided.removed);
+            asked.push(Asked { known, rule, has, is_removed, version, condition, overruled_by, opinions });
         }
         put_in_order(&mut asked);
         Ok(asked)
@@ -132,12 +137,13 @@ impl Snapshot<'_> {
 
     pub(super) fn decided(&self, id: u64) -> Result<Decided, StoreError> {
         let sql = format!(
-            "SELECT {}, c.rules, c.end_ns IS NOT NULL, c.cluster, c.job, c.shown, c.\"user\", c.state, c.judged_ns FROM accounting c \
-             WHERE c.id = {id}",
-            tagged::decided().join(", ")
+            "SELECT {}, {}, c.rules, c.end_ns IS NOT NULL, c.cluster, c.job, c.shown, c.\"user\", c.state, c.judged_ns \
+             FROM accounting c WHERE c.id = {id}",
+            tagged::decided().join(", "),
+            REMOVED.map(|word| format!("c.{word}")).join(", ")
         );
         let found = self.rows(&sql, &[], |row| {
-            let at = TAGS.len();
+            let at = TAGS.len() + REMOVED.len();
             let text = |at: usize| row.get::<_, Option<String>>(at);
             let name = object([
                 ("cluster", json!(text(at + 2)?)),
@@ -147,7 +153,8 @@ impl Snapshot<'_> {
                 ("state", json!(text(at + 6)?)),
             ]);
             let (rules, judged_ns) = (row.get(at)?, row.get(at + 7)?);
-            Ok(Decided { id, name, bits: bits(row, 0)?, rules, judged_ns, has_ended: row.get(at + 1)? })
+            let (bits, removed) = (bits(row, 0)?, bits(row, TAGS.len())?);
+            Ok(Decided { id, name, bits, removed, rules, judged_ns, has_ended: row.get(at + 1)? })
         })?;
         found.into_iter().next().ok_or(StoreError::Damaged("a job has an account and no row"))
     }
@@ -212,7 +219,7 @@ fn put_in_order(asked: &mut [Asked]) {
 impl Asked<'_> {
     /// With the values of the job.
     fn explained(&self, row: &Row, is_first: bool) -> Value {
-        let Asked { known, rule, has, version, condition, overruled_by, opinions } = self;
+        let Asked { known, rule, has, is_removed, version, condition, overruled_by, opinions } = self;
         let (tag, declared) = (&known.tag, &known.tag.declared);
         let explanation = condition.explain(row);
         let shown = |name: &str| match FIXED.catalogue.get(name) {
@@ -223,6 +230,7 @@ impl Asked<'_> {
         Value::from(object([
             ("tag", json!(declared.name.as_str())),
             ("has", json!(has)),
+            ("is_removed", json!(is_removed)),
             ("by", json!("rule")),
             ("version", json!(version)),
             ("newest_version", json!(rule.version)),
