@@ -44,15 +44,18 @@ fn rows(server: &Server, arguments: &[&str]) -> Vec<Row> {
 /// Each tag with how many jobs have it, when all jobs have been judged.
 fn counted(server: &Server, jobs: u64) -> Vec<Row> {
     wait_until("all jobs to be judged", || rows(server, &["tags", "list"])[0]["judged_jobs"] == jobs);
-    rows(server, &["tags", "list"])
+    let mut rows = rows(server, &["tags", "list"]);
+    rows.sort_by_key(|row| row["id"].as_u64());
+    rows
 }
 
-/// The tags that some of the jobs have, as the golden file has them.
+/// Each automatic tag as the golden file has it: how many jobs have it, for how many the rule could decide, and for how many it could not.
 fn part_of(title: &str, jobs: u64, rows: &[Row]) -> String {
-    let mut part = format!("{title}, {jobs} jobs\n");
-    for row in rows.iter().filter(|row| row["jobs"].as_u64() > Some(0)) {
-        let (jobs, tag) = (row["jobs"].as_u64().unwrap_or(0), row["tag"].as_str().unwrap());
-        writeln!(part, "{jobs:>6} {tag}").unwrap();
+    let mut part = format!("{title}, {jobs} jobs\n   has decided undecided\n");
+    for row in rows.iter().filter(|row| row["decided_jobs"].is_u64()) {
+        let [jobs, decided, undecided] =
+            ["jobs", "decided_jobs", "undecided_jobs"].map(|name| row[name].as_u64().unwrap());
+        writeln!(part, "{jobs:>6} {decided:>7} {undecided:>9} {}", row["tag"].as_str().unwrap()).unwrap();
     }
     part
 }

@@ -533,3 +533,25 @@ fn a_job_has_one_tag_of_an_exclusive_group() {
     }
     check_all(&store);
 }
+
+#[test]
+fn the_list_says_of_how_many_jobs_a_rule_could_decide() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir, "");
+    let mut writer = store.writer().unwrap();
+    run_programs(&mut writer);
+    let waiting = Accounting { start: None, end: None, elapsed: None, ..job(3, "a", START) };
+    let unlimited = Accounting { time_limit: None, ..job(4, "a", START) };
+    tell(&mut writer, &[job(17, "a", START), job(18, "a", START), waiting, unlimited]);
+    let rows = store.reader().unwrap().tag_list().unwrap();
+    let of = |tag: &str| {
+        let row = rows.iter().find(|row| row["tag"] == tag).unwrap();
+        (row["jobs"].as_u64(), row["decided_jobs"].as_u64(), row["undecided_jobs"].as_u64())
+    };
+    // None of those that were decided, and none because nothing was measured.
+    assert_eq!(of("job_nnodes MANY"), (Some(0), Some(3), Some(0)));
+    assert_eq!(of("avg_LA LOW"), (Some(0), Some(0), Some(3)));
+    assert_eq!(of("job_sw GROMACS"), (Some(1), Some(2), Some(1)));
+    assert_eq!(of("job_time_limit TOO LONG"), (Some(2), Some(2), Some(1)));
+    assert_eq!(of("job_bug DEADLOCK"), (Some(0), None, None));
+}

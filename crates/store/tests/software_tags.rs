@@ -44,6 +44,13 @@ const CASES: &[Case] = &[
     ("/usr/bin/ipython", &[]),
     ("/sw/lib/libmkl_core.so.2", &["job_mathlib MKL"]),
     ("/usr/lib/libopenblas.so.0", &["job_mathlib OpenBLAS"]),
+    ("/sw/lib/python3/site-packages/numpy.libs/libscipy_openblas64_-56d6093b.so", &["job_mathlib OpenBLAS"]),
+    (
+        "/sw/lib/python3/site-packages/numpy.libs/libopenblas64_p-r0-15028c96.3.21.so",
+        &["job_mathlib OpenBLAS"],
+    ),
+    ("/sw/lib/python3/site-packages/mkl/libmkl_rt.so.2", &["job_mathlib MKL"]),
+    ("/usr/lib/libblas.so.3 + /sw/numpy.libs/libscipy_openblas-c128ec02.so", &["job_mathlib OpenBLAS"]),
     ("/usr/lib/libblas.so.3", &["job_mathlib BLAS REFERENCE"]),
     ("/usr/lib/libblas.so.3 + /usr/lib/libopenblas.so.0", &["job_mathlib OpenBLAS"]),
     ("/usr/lib/libblas.so.3 + /sw/lib/libmkl_core.so.2", &["job_mathlib MKL"]),
@@ -72,6 +79,7 @@ const CASES: &[Case] = &[
     ("/home/anna/bin/namd3", &["job_sw FROM HOME"]),
     ("/home/anna/bin/nwchem", &["job_sw FROM HOME"]),
     ("/home/anna/bin/simpleFoam", &["job_sw FROM HOME"]),
+    ("/home/anna/miniconda3/bin/python3.12", &["job_sw FROM HOME", "job_sw PYTHON"]),
     ("/home/anna/bin/own", &[]),
     ("CUDA_LAUNCH_BLOCKING=1", &["job_environment DEBUG"]),
     ("CUDA_LAUNCH_BLOCKING=0", &[]),
@@ -170,5 +178,32 @@ fn software_is_known_by_every_name_it_is_known_by() {
         let unknown = condition::Condition::parse(&unknown, &store::jobs::FIXED.catalogue).unwrap();
         let unknown = found(&store, &Which { conditions: vec![unknown], ..Which::default() });
         assert!(unknown.contains(&(CASES.len() + 1)), "{name}: of a job of which nothing was seen");
+    }
+}
+
+#[test]
+fn home_directories_are_where_the_site_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let site = store::Site::parse("[tags]\nhomes = ['/users', '/data/home']\n").unwrap();
+    let store = Store::open(dir.path(), &Limits::default()).unwrap().with_site(site);
+    let mut writer = store.writer().unwrap();
+    let has = [
+        "/users/anna/miniconda3/bin/python3.12",
+        "/data/home/anna/gmx",
+        "PYTHONPATH=/sw/py:/users/anna/py",
+        "/home/anna/gmx",
+        "/usershare/anna/gmx",
+    ];
+    for (at, has) in has.iter().enumerate() {
+        run(&mut writer, at + 1, has);
+    }
+    let jobs: Vec<Accounting> = (1..=has.len()).map(job).collect();
+    writer.account(&Accounts::of(&jobs).unwrap()).unwrap();
+    while !writer.judge_due(PIECE).unwrap().is_last {}
+    let declared = store.reader().unwrap().tags();
+    for (tag, jobs) in [("job_sw FROM HOME", vec![1, 2]), ("job_environment FROM HOME", vec![3])] {
+        let wanted = Wanted::of(&declared, declared.named(tag).unwrap());
+        let which = Which { tagged: Tagged { all: vec![wanted], ..Tagged::default() }, ..Which::default() };
+        assert_eq!(found(&store, &which), BTreeSet::from_iter(jobs), "{tag}");
     }
 }

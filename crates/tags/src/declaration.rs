@@ -138,9 +138,16 @@ pub struct Site {
     /// Groups besides the shipped ones of which a job has one tag at most.
     #[serde(default)]
     pub exclusive: Vec<String>,
+    /// Where home directories lie: `{home}` in the patterns of a criterion.
+    #[serde(default = "home")]
+    pub homes: Vec<String>,
     /// By the name of the tag.
     #[serde(default, flatten)]
     pub tags: BTreeMap<String, OfTag>,
+}
+
+fn home() -> Vec<String> {
+    vec!["/home".into()]
 }
 
 fn a_quarter() -> f64 {
@@ -149,7 +156,7 @@ fn a_quarter() -> f64 {
 
 impl Default for Site {
     fn default() -> Self {
-        Site { approximately: a_quarter(), exclusive: Vec::new(), tags: BTreeMap::new() }
+        Site { approximately: a_quarter(), exclusive: Vec::new(), homes: home(), tags: BTreeMap::new() }
     }
 }
 

@@ -3,6 +3,7 @@
 use condition::{Catalogue, Condition, ConditionError, ParameterError, Parameters};
 
 use crate::declaration::{Declaration, OfTag, Site};
+use crate::homes;
 use crate::name::{self, Name};
 use crate::space::Space;
 use crate::text::{Text, TextError};
@@ -35,6 +36,12 @@ pub enum TagError {
     Text { name: Name, error: TextError },
     #[error("`approximately` is {0}; it is a number from 0 to 1, such as 0.25")]
     Approximately(f64),
+    #[error(
+        "`homes` has `{0}`; it is a list of absolute paths such as \"/home\", without patterns and quotes"
+    )]
+    Home(String),
+    #[error("`homes` is empty; leave it out for \"/home\"")]
+    NoHomes,
     #[error("`{name}` means both tag {one} and tag {other}")]
     Twice { name: String, one: u32, other: u32 },
     #[error("two tags have the id {0}: `{1}` and `{2}`")]
@@ -70,7 +77,8 @@ impl Tag {
             Condition::parse_with(text, catalogue, &parameters)
                 .map_err(|error| TagError::Criterion { name: name(), error: error.into() })
         };
-        let criterion = declared.criterion.as_deref().map(|text| {
+        let criterion = declared.criterion.as_deref().map(|text| homes::expand(text, &site.homes));
+        let criterion = criterion.as_deref().map(|text| {
             let criterion = parsed(text)?;
             // First by itself, so that an error points at its own place.
             match declared.space.condition() {
@@ -127,6 +135,12 @@ fn parameters(
 pub fn check(declared: &[Declaration], site: &Site, catalogue: &Catalogue) -> Result<Vec<Tag>, TagError> {
     if !(0.0..=1.0).contains(&site.approximately) {
         return Err(TagError::Approximately(site.approximately));
+    }
+    if site.homes.is_empty() {
+        return Err(TagError::NoHomes);
+    }
+    if let Some(home) = site.homes.iter().find(|home| !homes::is_usable(home)) {
+        return Err(TagError::Home(home.clone()));
     }
     let mut tags: Vec<Tag> = Vec::new();
     for declaration in declared {
@@ -198,6 +212,14 @@ mod tests {
             let tags = checked(&format!("{low}{one}"), site).unwrap();
             let text = |at: usize| tags[at].criterion.as_ref().unwrap().to_string();
             assert_eq!((&*text(0), &*text(1), tags[0].available), (first, second, available), "{site}");
+        }
+    }
+
+    #[test]
+    fn homes_must_be_paths() {
+        for homes in ["[]", "['home']", "['/home/*']", "['/home', '/']"] {
+            let error = checked(&tag(1, "gpu LOW", LOW), &format!("homes = {homes}")).unwrap_err();
+            assert!(matches!(error, TagError::NoHomes | TagError::Home(_)), "{homes}: {error}");
         }
     }
 

@@ -96,6 +96,9 @@ pub struct ExplainArgs {
     /// Also the tags that it has not, and what would have to be different
     #[arg(long)]
     pub why_not: bool,
+    /// Also values that are unknown, and what columns are made of
+    #[arg(long)]
+    pub verbose: bool,
     /// Also the tags that you have hidden
     #[arg(long)]
     pub hidden: bool,

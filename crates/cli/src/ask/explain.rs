@@ -25,7 +25,7 @@ pub fn explain(args: &ExplainArgs) -> Result<bool> {
         let _ = writeln!(out, "{answer}");
     } else {
         head(&answer, &mut out);
-        tags(&answer, args.hidden || args.tag.is_some(), &mut out);
+        tags(&answer, args, &mut out);
     }
     pager::print(&out)?;
     Ok(true)
@@ -65,12 +65,13 @@ fn shared_node(is_shared: &Value) -> Option<&'static str> {
 }
 
 /// What rules decided, what people said, and what they wished in vain.
-fn tags(answer: &Value, with_hidden: bool, out: &mut String) {
+fn tags(answer: &Value, args: &ExplainArgs, out: &mut String) {
+    let with_hidden = args.hidden || args.tag.is_some();
     let list = |name: &str| answer[name].as_array().map_or(&[][..], Vec::as_slice);
     let (tags, said) = (list("tags"), list("said"));
     let is_shown = |tag: &&Value| with_hidden || tag["is_hidden"] != true;
     let (shown, hidden): (Vec<&Value>, Vec<&Value>) = tags.iter().partition(is_shown);
-    shown.into_iter().for_each(|tag| by_rule(tag, out));
+    shown.into_iter().for_each(|tag| by_rule(tag, args.verbose, out));
     for said in said {
         let _ = writeln!(out, "\n{}", said_line(said));
     }
@@ -86,7 +87,7 @@ fn tags(answer: &Value, with_hidden: bool, out: &mut String) {
     }
 }
 
-fn by_rule(tag: &Value, out: &mut String) {
+fn by_rule(tag: &Value, is_verbose: bool, out: &mut String) {
     let has = if tag["has"] == true { "+" } else { "-" };
     let removed = if tag["is_removed"] == true { ", removed by owner" } else { "" };
     let _ =
@@ -97,7 +98,7 @@ fn by_rule(tag: &Value, out: &mut String) {
         }
     }
     for step in tag["steps"].as_array().into_iter().flatten() {
-        let _ = writeln!(out, "    {}", step_line(step));
+        let _ = writeln!(out, "    {}", step_line(step, is_verbose));
     }
     match (tag["has"] == true, tag["holds_now"] == true) {
         (false, true) if tag["overruled_by"].is_string() => {
@@ -142,17 +143,79 @@ fn said_line(said: &Value) -> String {
     format!("{mark} {}  ({}){reason}", text(&said["tag"]), words.join(", "))
 }
 
-/// `! gpu_max = 0: true   gpu_max is 0; 0 from the bound`: with `!` what decides.
-fn step_line(step: &Value) -> String {
+/// `! gpu_max = 0: true   (gpu_max is 0 cores; 1 core from the bound)`: with `!` what decides. Unless asked for, what is unknown beside a known
+/// value is left out, as is how a column is made of several.
+fn step_line(step: &Value, is_verbose: bool) -> String {
     let mark = if step["decides"] == true { "!" } else { " " };
     let holds = step["holds"].as_bool().map_or("unknown", |holds| if holds { "true" } else { "false" });
-    let mut said: Vec<String> = step["values"]
-        .as_array()
-        .into_iter()
-        .flatten()
+    let values = step["values"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_shown = |seen: &&Value| is_verbose || !seen["value"].is_null() || values.len() == 1;
+    let mut said: Vec<String> = values
+        .iter()
+        .filter(is_shown)
         .map(|seen| format!("{} is {}", text(&seen["column"]), text(&seen["shown"])))
         .collect();
-    said.extend(step["margin"].as_str().map(|margin| format!("{margin} from the bound")));
+    let margin =
+        step["margin"].as_str().filter(|margin| is_verbose || !margin.starts_with("0 ") && *margin != "0");
+    said.extend(margin.map(|margin| format!("{margin} from the bound")));
     let said = if said.is_empty() { String::new() } else { format!("   ({})", said.join("; ")) };
-    format!("{mark} {}: {holds}{said}", text(&step["text"]))
+    let criterion = text(&step["text"]);
+    let criterion = if is_verbose { criterion } else { without_coalesce(&criterion, values) };
+    format!("{mark} {criterion}: {holds}{said}")
+}
+
+/// In place of the first known of several columns, that column.
+fn without_coalesce(criterion: &str, values: &[Value]) -> String {
+    const BEGIN: &str = "coalesce(";
+    let (mut plain, mut rest) = (String::new(), criterion);
+    while let Some(at) = rest.find(BEGIN) {
+        let inner = &rest[at + BEGIN.len()..];
+        let Some(end) = inner.find(')').filter(|end| !inner[..*end].contains('(')) else { break };
+        let columns: Vec<&str> = inner[..end].split(", ").collect();
+        let is_known =
+            |name: &&&str| values.iter().any(|seen| seen["column"] == **name && !seen["value"].is_null());
+        let shown = columns.iter().find(is_known).or(columns.first());
+        plain.push_str(&rest[..at]);
+        plain.push_str(shown.copied().unwrap_or_default());
+        rest = &inner[end + 1..];
+    }
+    plain + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn unknown_values_and_internals_are_shown_when_asked_for() {
+        let seen =
+            |name: &str, value: Value, shown: &str| json!({"column": name, "value": value, "shown": shown});
+        let step = json!({
+            "text": "coalesce(gpu_max, gpu_avg) = 0", "holds": true, "decides": true, "margin": "0",
+            "values": [seen("gpu_max", Value::Null, "unknown"), seen("gpu_avg", json!(0), "0")],
+        });
+        assert_eq!(step_line(&step, false), "! gpu_avg = 0: true   (gpu_avg is 0)");
+        assert_eq!(
+            step_line(&step, true),
+            "! coalesce(gpu_max, gpu_avg) = 0: true   (gpu_max is unknown; gpu_avg is 0; 0 from the bound)"
+        );
+        let step = json!({
+            "text": "load_avg < 0.75", "holds": null, "decides": true, "margin": null,
+            "values": [seen("load_avg", Value::Null, "unknown")],
+        });
+        assert_eq!(step_line(&step, false), "! load_avg < 0.75: unknown   (load_avg is unknown)");
+    }
+
+    #[test]
+    fn a_column_stands_for_the_first_known_of_several() {
+        let values = [json!({"column": "b", "value": 1})];
+        for (criterion, plain) in [
+            ("coalesce(a, b) > coalesce(c, d)", "b > c"),
+            ("coalesce(least(a, 1), b) > 0", "coalesce(least(a, 1), b) > 0"),
+            ("a > 0", "a > 0"),
+        ] {
+            assert_eq!(without_coalesce(criterion, &values), plain);
+        }
+    }
 }

@@ -43,15 +43,34 @@ pub fn run(command: &TagsCommand) -> Result<bool> {
 const TAG: Column = ("TAG", |row| text(&row["tag"]));
 const GROUP: Column = ("GROUP", |row| text(&row["group"]));
 const JOBS: Column = (">JOBS", |row| text(&row["jobs"]));
-const HOURS: Column = (">CORE HOURS", |row| hours(&row["core_hours"]));
+/// None of those that were decided is 0; where a rule could decide about no job, nobody knows.
+const HITS: Column = (">JOBS", |row| match (row["jobs"].as_u64(), row["decided_jobs"].as_u64()) {
+    (Some(0), Some(0)) => show::unknown(),
+    _ => text(&row["jobs"]),
+});
+const DECIDED: Column = (">DECIDED", |row| decided(row));
+/// Of GPUs for tags about them.
+const HOURS: Column = (">HOURS", |row| {
+    let unit = if is_about_gpus(row) { "GPU-h" } else { "core-h" };
+    hours_of(row).map_or_else(show::unknown, |hours| format!("{hours:.1} {unit}"))
+});
 const VERSION: Column = (">VERSION", |row| text(&row["version"]));
 
-const SHORT: &[Column] =
-    &[TAG, GROUP, JOBS, HOURS, VERSION, ("BY", |row| by(row)), ("MEANING", |row| text(&row["description"]))];
+const SHORT: &[Column] = &[
+    TAG,
+    GROUP,
+    HITS,
+    DECIDED,
+    HOURS,
+    VERSION,
+    ("BY", |row| by(row)),
+    ("MEANING", |row| text(&row["description"])),
+];
 const LONG: &[Column] = &[
     TAG,
     GROUP,
-    JOBS,
+    HITS,
+    DECIDED,
     HOURS,
     VERSION,
     ("BY", |row| by(row)),
@@ -76,16 +95,43 @@ fn by(row: &Value) -> String {
     .to_owned()
 }
 
+/// Of how many of the newest jobs the rule could decide: of others, something that it needs was not measured.
+fn decided(row: &Value) -> String {
+    match (row["decided_jobs"].as_u64(), row["newest_jobs"].as_u64()) {
+        (Some(_), Some(0)) | (None, _) | (_, None) => show::unknown(),
+        (Some(decided), Some(jobs)) => format!("{:.0} %", 100.0 * decided as f64 / jobs as f64),
+    }
+}
+
 fn hours(value: &Value) -> String {
     value.as_f64().map_or_else(show::unknown, |hours| format!("{hours:.1}"))
+}
+
+fn is_about_gpus(row: &Value) -> bool {
+    row["group"] == "accelerators"
+}
+
+fn hours_of(row: &Value) -> Option<f64> {
+    row[if is_about_gpus(row) { "gpu_hours" } else { "core_hours" }].as_f64()
+}
+
+/// Those that jobs have come first, by the time of these jobs.
+fn by_hours(rows: &mut [Value]) {
+    let jobs = |row: &Value| row["jobs"].as_u64().unwrap_or_default();
+    let hours = |row: &Value| hours_of(row).unwrap_or_default();
+    rows.sort_by(|a, b| {
+        let (has, other_has) = (jobs(a) > 0, jobs(b) > 0);
+        other_has.cmp(&has).then(hours(b).total_cmp(&hours(a))).then(jobs(b).cmp(&jobs(a)))
+    });
 }
 
 fn list(args: &ListArgs) -> Result<bool> {
     let answer =
         server(&args.server)?.get("/api/v1/tags", &[])?.context("this server has no tags: is it older?")?;
     let is_asked = |row: &&Value| args.group.as_deref().is_none_or(|group| row["group"] == group);
-    let rows: Vec<Value> =
+    let mut rows: Vec<Value> =
         answer["rows"].as_array().into_iter().flatten().filter(is_asked).cloned().collect();
+    by_hours(&mut rows);
     show::rows(&rows, if args.long { LONG } else { SHORT }, &args.shape.into())?;
     if rows.is_empty() {
         eprintln!("jobglass: nothing found");

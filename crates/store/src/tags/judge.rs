@@ -29,6 +29,14 @@ const BEGUN: &str = "(c.start_ns IS NOT NULL OR c.end_ns IS NOT NULL)";
 /// Agents and batch systems do not agree to the second on when a job began.
 const SLACK_NS: i64 = 60_000_000_000;
 
+/// What is asked of a criterion.
+#[derive(Debug, Clone, Copy)]
+enum Wanted {
+    Holds,
+    /// Whether all is known that it needs.
+    IsKnown,
+}
+
 /// Rules of which at most one sets its tag: those of an exclusive group, the first that holds; else a single one.
 struct Choice<'a> {
     rules: Vec<(&'a Condition, u32, Rule)>,
@@ -39,12 +47,21 @@ impl Choice<'_> {
         Bits::of(self.rules.iter().map(|(_, _, rule)| rule.bit))
     }
 
-    /// The bits of one word that these rules set, as SQL, with its values.
-    fn sql(&self, word: usize, answer: &impl Fn(&str) -> Option<String>) -> (String, Vec<Sql>) {
+    /// The bits of one word that these rules set, or may decide about, as SQL, with its values.
+    fn sql(
+        &self,
+        word: usize,
+        wanted: Wanted,
+        answer: &impl Fn(&str) -> Option<String>,
+    ) -> (String, Vec<Sql>) {
         let (mut cases, mut values) = (String::new(), Vec::new());
         for (criterion, _, rule) in &self.rules {
             let sql = criterion.answered(answer).sql();
-            cases.push_str(&format!(" WHEN {} THEN {}::UBIGINT", sql.text, Bits::of([rule.bit]).0[word]));
+            let is_wanted = match wanted {
+                Wanted::Holds => sql.text,
+                Wanted::IsKnown => format!("({}) IS NOT NULL", sql.text),
+            };
+            cases.push_str(&format!(" WHEN {is_wanted} THEN {}::UBIGINT", Bits::of([rule.bit]).0[word]));
             values.extend(sql.values.into_iter().map(bound));
         }
         (format!("CASE{cases} ELSE 0 END"), values)
@@ -87,7 +104,7 @@ pub(super) fn judge(
 ) -> Result<u64, StoreError> {
     let Some(time) = time(connection, jobs)? else { return Ok(0) };
     let choices = choices(declared, only);
-    let query = query(connection, &choices, jobs, time)?;
+    let query = query(connection, &choices, jobs, time, Wanted::Holds)?;
     let (set, decided, which) = match only {
         None => (all_words(declared.set), Bits::ALL, "true".to_owned()),
         Some(_) => match choices.first() {
@@ -156,7 +173,13 @@ struct Query {
 }
 
 /// `place` and the words of bits of each of the jobs.
-fn query(connection: &Connection, choices: &[Choice], jobs: &Jobs, time: Time) -> Result<Query, StoreError> {
+fn query(
+    connection: &Connection,
+    choices: &[Choice],
+    jobs: &Jobs,
+    time: Time,
+    wanted: Wanted,
+) -> Result<Query, StoreError> {
     let criteria = || choices.iter().flat_map(|choice| choice.rules.iter().map(|(criterion, ..)| *criterion));
     let answers = software::Answers::of(criteria());
     let is_seen = !answers.is_empty() && software::is_seen(connection, time)?;
@@ -166,7 +189,7 @@ fn query(connection: &Connection, choices: &[Choice], jobs: &Jobs, time: Time) -
     for choice in choices {
         let used = choice.bits().0.into_iter().enumerate().filter(|(_, mask)| *mask != 0);
         for (word, _) in used {
-            let (text, bound) = choice.sql(word, &answer);
+            let (text, bound) = choice.sql(word, wanted, &answer);
             words[word].push(text);
             values[word].extend(bound);
         }
@@ -195,6 +218,44 @@ fn query(connection: &Connection, choices: &[Choice], jobs: &Jobs, time: Time) -
         jobs.condition
     );
     Ok(Query { text, values })
+}
+
+/// For how many of some jobs there is all that each rule needs.
+#[derive(Debug, Default)]
+pub(crate) struct Decidable {
+    pub jobs: u64,
+    /// By tag.
+    pub known: BTreeMap<u32, u64>,
+}
+
+/// So many of the newest jobs say of which rules there are data at present.
+const NEWEST: u64 = 10_000;
+
+/// Looks at the newest jobs, of those that the connection sees.
+pub(crate) fn decidable(connection: &Connection, declared: &Declared) -> Result<Decidable, StoreError> {
+    let sql = format!(
+        "SELECT min(at) FROM (SELECT coalesce(c.submit_ns, c.start_ns, c.end_ns) AS at FROM accounting c WHERE {BEGUN} \
+         ORDER BY at DESC LIMIT {NEWEST})"
+    );
+    let since: Option<i64> = connection.query_row(&sql, [], |row| row.get(0))?;
+    let Some(since) = since else { return Ok(Decidable::default()) };
+    let jobs = Jobs { condition: format!("coalesce(c.submit_ns, c.start_ns, c.end_ns) >= {since}") };
+    let Some(time) = time(connection, &jobs)? else { return Ok(Decidable::default()) };
+    let single = |(known, _)| Some(Choice { rules: vec![rule(known)?] });
+    let choices: Vec<Choice> = declared.judged().filter_map(single).collect();
+    let query = query(connection, &choices, &jobs, time, Wanted::IsKnown)?;
+    let sql = format!("SELECT {}, count(*) FROM ({}) GROUP BY ALL", TAGS.join(", "), query.text);
+    let mut decidable = Decidable::default();
+    let mut statement = connection.prepare(&numbered(&sql))?;
+    let mut rows = statement.query(params_from_iter(query.values))?;
+    while let Some(row) = rows.next()? {
+        let (bits, jobs) = (Bits::read(row, 0)?, row.get::<_, u64>(TAGS.len())?);
+        decidable.jobs += jobs;
+        for (_, tag, rule) in choices.iter().flat_map(|choice| &choice.rules) {
+            *decidable.known.entry(*tag).or_default() += if bits.has(rule.bit) { jobs } else { 0 };
+        }
+    }
+    Ok(decidable)
 }
 
 /// The same criteria as one bare query that only counts, beside which a run is measured.

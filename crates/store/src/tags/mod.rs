@@ -35,6 +35,7 @@ pub(crate) use due::{DUE, ids_due, named_due};
 pub use hand::{Assignment, on_job, wished};
 pub(crate) use hand::{Wish, wish};
 pub use judge::counting;
+pub(crate) use judge::{Decidable, decidable};
 pub use on_software::{Kind, Software};
 pub use opinions::{Opinion, Word};
 pub use own::is_own;
@@ -182,6 +183,15 @@ impl Bits {
 
     pub fn has(self, bit: u32) -> bool {
         self.0[(bit / 64) as usize] & (1 << (bit % 64)) != 0
+    }
+
+    /// From the columns of a row; what is unknown is none.
+    pub(crate) fn read(row: &duckdb::Row, from: usize) -> duckdb::Result<Bits> {
+        let mut bits = Bits::default();
+        for (at, word) in bits.0.iter_mut().enumerate() {
+            *word = row.get::<_, Option<u64>>(from + at)?.unwrap_or(0);
+        }
+        Ok(bits)
     }
 
     pub(crate) fn of(bits: impl IntoIterator<Item = u32>) -> Bits {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tags::Declaration;
 
 use super::opinions::is_hidden;
-use super::{Reader, Snapshot, bits, object, tagged};
+use super::{Reader, Snapshot, object, tagged};
 use crate::StoreError;
 use crate::query::jobs::attributed::SHARED_NODE;
 use crate::query::jobs::{FIXED, Which, bound};
@@ -153,7 +153,7 @@ impl Snapshot<'_> {
                 ("state", json!(text(at + 6)?)),
             ]);
             let (rules, judged_ns) = (row.get(at)?, row.get(at + 7)?);
-            let (bits, removed) = (bits(row, 0)?, bits(row, TAGS.len())?);
+            let (bits, removed) = (Bits::read(row, 0)?, Bits::read(row, TAGS.len())?);
             Ok(Decided { id, name, bits, removed, rules, judged_ns, has_ended: row.get(at + 1)? })
         })?;
         found.into_iter().next().ok_or(StoreError::Damaged("a job has an account and no row"))

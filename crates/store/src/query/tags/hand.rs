@@ -3,7 +3,7 @@
 use duckdb::types::Value as Sql;
 use serde_json::{Map, Value, json};
 
-use super::{Reader, Snapshot, Sum, bits, object, sum, tagged};
+use super::{Reader, SUMS, SUMS_LEN, Snapshot, Sum, object, sum, tagged};
 use crate::StoreError;
 use crate::query::jobs::Which;
 use crate::query::{Filter, time};
@@ -52,8 +52,8 @@ impl Snapshot<'_> {
     pub(super) fn assigned(&self, which: &Which, key: &str) -> Result<Vec<Assigned>, StoreError> {
         let (conditions, beside) = (which.conditions(), which.beside(std::iter::empty()));
         let sql = format!(
-            "SELECT {}, count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0), {key} AS key, h.tag \
-             FROM accounting c JOIN (SELECT DISTINCT id, tag FROM assignment h WHERE {}) h ON h.id = c.id {beside} {} GROUP BY ALL",
+            "SELECT {}, {SUMS}, {key} AS key, h.tag FROM accounting c \
+             JOIN (SELECT DISTINCT id, tag FROM assignment h WHERE {}) h ON h.id = c.id {beside} {} GROUP BY ALL",
             tagged::decided().join(", "),
             tagged::SET,
             conditions.sql()
@@ -61,10 +61,10 @@ impl Snapshot<'_> {
         self.rows(&sql, &conditions.values, |row| {
             let at = TAGS.len();
             Ok(Assigned {
-                tag: row.get(at + 3)?,
-                bits: bits(row, 0)?,
+                tag: row.get(at + SUMS_LEN + 1)?,
+                bits: Bits::read(row, 0)?,
                 sum: sum(row, at)?,
-                key: row.get(at + 2)?,
+                key: row.get(at + SUMS_LEN)?,
             })
         })
     }

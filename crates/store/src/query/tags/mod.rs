@@ -5,6 +5,7 @@ mod hand;
 mod opinions;
 mod trial;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use duckdb::Row;
@@ -13,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::jobs::{JobsBy, Which, tagged};
 use super::{Reader, Rows, Snapshot, object, time};
 use crate::StoreError;
-use crate::tags::{Bits, Declared, Known, Run, TAGS, load_run};
+use crate::tags::{Bits, Decidable, Declared, Known, Run, TAGS, decidable, load_run};
 
 pub use explain::Explain;
 use hand::Assigned;
@@ -63,17 +64,25 @@ struct Dates {
     changed_ns: Option<i64>,
 }
 
-/// Jobs and their processor time.
+/// Jobs and their processor and GPU time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     jobs: u64,
     core_hours: f64,
+    gpu_hours: f64,
 }
+
+/// The columns that [`sum`] reads.
+const SUMS: &str = "count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0), \
+    coalesce(sum(c.elapsed_ns::DOUBLE * c.gpus) / 3.6e12, 0)";
+/// How many they are.
+const SUMS_LEN: usize = 3;
 
 impl Sum {
     fn add(&mut self, more: Sum) {
         self.jobs += more.jobs;
         self.core_hours += more.core_hours;
+        self.gpu_hours += more.gpu_hours;
     }
 }
 
@@ -100,16 +109,17 @@ impl Snapshot<'_> {
     fn tag_list(&self, declared: &Declared) -> Result<Rows, StoreError> {
         // Jobs have few combinations of tags, so those are counted, not each tag.
         let sql = format!(
-            "SELECT {}, count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0) FROM accounting c \
-             WHERE c.rules IS NOT NULL GROUP BY ALL",
+            "SELECT {}, {SUMS} FROM accounting c WHERE c.rules IS NOT NULL GROUP BY ALL",
             tagged::decided().join(", ")
         );
-        let combinations = self.rows(&sql, &[], |row| Ok((bits(row, 0)?, sum(row, TAGS.len())?)))?;
+        let combinations = self.rows(&sql, &[], |row| Ok((Bits::read(row, 0)?, sum(row, TAGS.len())?)))?;
         let assigned = self.assigned(&Which::default(), "NULL::VARCHAR")?;
         let all: u64 = combinations.iter().map(|(_, sum)| sum.jobs).sum();
         let (dates, votes) = (self.dates()?, self.votes()?);
+        let decidable = decidable(self.connection, declared)?;
         let row = |known: &Known| {
             let mut row = described(known, &combinations, &assigned, all);
+            row.extend(share_decided(known, &decidable));
             let Dates { since_ns, changed_ns } =
                 dates.get(&known.tag.declared.id).copied().unwrap_or_default();
             let version = known.version.unwrap_or(0);
@@ -138,16 +148,15 @@ impl Snapshot<'_> {
     fn count_tags(&self, which: &Which, by: TagsBy, declared: &Declared) -> Result<Rows, StoreError> {
         let (conditions, beside) = (which.conditions(), which.beside(std::iter::empty()));
         let sql = format!(
-            "SELECT {}, count(*), coalesce(sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12, 0), {} AS key \
-             FROM accounting c {beside} {} AND c.rules IS NOT NULL GROUP BY ALL",
+            "SELECT {}, {SUMS}, {} AS key FROM accounting c {beside} {} AND c.rules IS NOT NULL GROUP BY ALL",
             tagged::decided().join(", "),
             by.key(),
             conditions.sql()
         );
         let mut sums: BTreeMap<(Option<String>, usize), Sum> = BTreeMap::new();
         self.each(&sql, &conditions.values, |row| {
-            let (bits, sum) = (bits(row, 0)?, sum(row, TAGS.len())?);
-            let key: Option<String> = row.get(TAGS.len() + 2)?;
+            let (bits, sum) = (Bits::read(row, 0)?, sum(row, TAGS.len())?);
+            let key: Option<String> = row.get(TAGS.len() + SUMS_LEN)?;
             for (at, known) in declared.tags.iter().enumerate() {
                 if known.has(bits) {
                     sums.entry((key.clone(), at)).or_default().add(sum);
@@ -171,8 +180,11 @@ impl Snapshot<'_> {
                 ("tag", json!(declared.tags[at].tag.declared.name.as_str())),
                 ("jobs", json!(sum.jobs)),
                 ("core_hours", json!(sum.core_hours)),
+                ("gpu_hours", json!(sum.gpu_hours)),
             ])
         };
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by_key(|(_, sum)| Reverse(sum.jobs));
         Ok(sums.into_iter().map(row).collect())
     }
 
@@ -187,17 +199,8 @@ impl Snapshot<'_> {
     }
 }
 
-/// The bits of a job that was judged.
-fn bits(row: &Row, from: usize) -> duckdb::Result<Bits> {
-    let mut bits = Bits::default();
-    for (at, word) in bits.0.iter_mut().enumerate() {
-        *word = row.get::<_, Option<u64>>(from + at)?.unwrap_or(0);
-    }
-    Ok(bits)
-}
-
 fn sum(row: &Row, from: usize) -> duckdb::Result<Sum> {
-    Ok(Sum { jobs: row.get(from)?, core_hours: row.get(from + 1)? })
+    Ok(Sum { jobs: row.get(from)?, core_hours: row.get(from + 1)?, gpu_hours: row.get(from + 2)? })
 }
 
 /// A tag, and the jobs that have it.
@@ -229,8 +232,19 @@ fn described(
         ("version", json!(known.version)),
         ("jobs", json!(counted.jobs)),
         ("core_hours", json!(counted.core_hours)),
+        ("gpu_hours", json!(counted.gpu_hours)),
         ("set_by_people", json!(by_hand.map(|of| of.sum.jobs).sum::<u64>())),
         ("judged_jobs", json!(all)),
+    ])
+}
+
+/// Of how many of the newest jobs the rule could decide; null where there is no rule.
+fn share_decided(known: &Known, decidable: &Decidable) -> Map<String, Value> {
+    let decided = known.rule().and_then(|_| decidable.known.get(&known.tag.declared.id));
+    object([
+        ("newest_jobs", json!(decided.map(|_| decidable.jobs))),
+        ("decided_jobs", json!(decided)),
+        ("undecided_jobs", json!(decided.map(|decided| decidable.jobs - decided))),
     ])
 }
 
