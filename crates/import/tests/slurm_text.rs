@@ -99,7 +99,7 @@ fn a_job_with_everything() {
     assert_eq!(written.map(|text| text.as_ref().unwrap().to_string()).join(" "), expected);
     assert_eq!((&*job.shown, job.array_job, job.array_task), ("70_4", Some(70), Some(4)));
     assert_eq!((job.uid, job.gid, job.restarts), (Some(1001), Some(50), Some(2)));
-    assert_eq!((job.nodes, job.cpus, job.requested_cpus, job.tasks), (Some(2), Some(16), Some(8), None));
+    assert_eq!((job.nodes, job.cpus, job.requested_cpus, job.tasks), (Some(2), Some(16), Some(8), Some(16)));
     let day = 1_709_200_800 * SECOND;
     assert_eq!((job.submit, job.eligible), (Some(day), Some(day + SECOND)));
     assert_eq!((job.start, job.end), (Some(day + 3600 * SECOND), Some(day + 7200 * SECOND)));
@@ -115,7 +115,7 @@ fn a_job_with_everything() {
     assert_eq!(record::accounting::gpus(&job.requested), Some(4));
     assert_eq!((job.priority, job.flags.join(" ").as_str()), (Some(4294901758), "SchedMain StartRecieved"));
     assert_eq!(job.used.total_cpu, Some(83_456_000_000));
-    assert_eq!((job.used.energy, job.used.max_rss), (None, None));
+    assert_eq!((job.used.energy, job.used.max_rss), (None, Some(1536 * MIB)));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn numbers_of_jobs_are_known_or_absent() {
     for (text, job, array, het) in [
         ("12", Some("12"), (None, None), (None, None)),
         ("12_3", None, (Some(12), Some(3)), (None, None)),
-        ("12_[4-9%2]", None, (Some(12), None), (None, None)),
+        ("12_[4-9%2]", Some("12"), (Some(12), None), (None, None)),
         ("12+0", Some("12"), (None, None), (Some(12), Some(0))),
         ("12+1", None, (None, None), (Some(12), Some(1))),
     ] {
@@ -382,6 +382,26 @@ fn a_file_that_cannot_be_read_says_why() {
         let error = read(text.as_bytes(), "log", &options, &mut Collected::default()).unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");
     }
+}
+
+#[test]
+fn a_job_without_elapsed_ran_from_start_to_end() {
+    let text = "JobID|Start|End|Suspended|AllocTRES|State\n\
+                1|2024-02-01T10:00:00|2024-02-01T11:00:00|00:10:00|cpu=4|FAILED\n";
+    let job = &collect(text.as_bytes(), &options()).jobs[0];
+    assert_eq!((job.elapsed, job.cpus), (Some(3000 * SECOND), Some(4)));
+}
+
+/// As old versions print jobs that were cancelled while they waited: with what they wanted in `AllocTRES`.
+#[test]
+fn what_was_never_assigned_was_not_allocated() {
+    let text = "JobID|State|NNodes|NCPUS|AllocTRES|NodeList\n\
+                1|CANCELLED by 5|1|8|cpu=8,mem=24000M,node=1|None assigned\n";
+    let job = &collect(text.as_bytes(), &options()).jobs[0];
+    assert_eq!((job.cpus, job.nodes, job.allocated.len()), (None, None, 0));
+    assert_eq!((job.requested_cpus, job.requested_nodes), (Some(8), Some(1)));
+    let zero = collect(b"JobID|State|NNodes|NCPUS|NodeList\n1|RUNNING|0|0|n[1-3]\n", &options());
+    assert_eq!((zero.jobs[0].cpus, zero.jobs[0].nodes), (None, Some(3)));
 }
 
 #[test]

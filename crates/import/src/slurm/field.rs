@@ -205,7 +205,7 @@ static FIELDS: &[Field] = &[
     field("ReqCPUS", Count(|job| &mut job.requested_cpus)),
     field("ReqGRES", Skipped),
     field("ReqMem", Other(Draft::memory)),
-    field("ReqNodes", Skipped),
+    field("ReqNodes", Count(|job| &mut job.requested_nodes)),
     field("ReqReservation", Skipped),
     field("ReqTRES", Given(|job| &mut job.requested)),
     field("Reservation", Word(|job| &mut job.reservation)),

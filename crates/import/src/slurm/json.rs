@@ -9,13 +9,14 @@ use std::fmt;
 use std::io::{self, BufRead};
 
 use record::accounting::{
-    Accounting, Canceller, Exit, MemoryPer, RequestedMemory, State, Step, TimeLimit, Tres, Usage,
+    Accounting, Canceller, Exit, MemoryPer, RequestedMemory, State, Step, TimeLimit, Tres, Usage, count_tasks,
 };
 use record::bytes::Bytes;
 use record::entry::Nanos;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use super::complete::from_steps;
 use super::draft::{Draft, into_step};
 use crate::number::told;
 use crate::sink::{At, Error, Outcome, Problem, Reason, Sink, quoted};
@@ -24,6 +25,8 @@ use crate::utf8::{Mended, escape};
 
 const MIB: u64 = 1 << 20;
 const MILLISECOND: u64 = 1_000_000;
+/// In place of a list of nodes.
+const UNASSIGNED: &str = "None assigned";
 /// Slurm's mark that memory is meant per processor.
 const PER_CPU: u64 = 1 << 63;
 
@@ -137,7 +140,7 @@ fn job(value: &Value) -> Result<(Accounting, Vec<Reason>), Reason> {
     who(value, &mut draft.job);
     written(value, &mut draft.job);
     asked(value, &mut draft.job);
-    given(value, &mut draft.job);
+    given(value, &mut draft);
     ending(value, at(value, "state/current"), &mut draft);
     times(value, &mut draft);
     mend_start(&mut draft);
@@ -154,6 +157,7 @@ fn job(value: &Value) -> Result<(Accounting, Vec<Reason>), Reason> {
             }
         }
     }
+    from_steps(&mut finished.job);
     Ok((finished.job, finished.doubts))
 }
 
@@ -167,10 +171,10 @@ fn name(value: &Value, draft: &mut Draft) -> Result<(), Reason> {
     job.het_job = count(value, "het/job_id").filter(|job| *job > 0);
     job.shown = if let Some(array) = job.array_job {
         job.array_task = count(value, "array/task_id");
-        job.array_waiting = text(value, "array/task").filter(|_| job.array_task.is_none());
+        job.array_waiting = waiting(value, &mut draft.doubts).filter(|_| job.array_task.is_none());
         match (job.array_task, &job.array_waiting) {
             (Some(task), _) => format!("{array}_{task}"),
-            (None, Some(tasks)) => format!("{array}_[{}]", tasks.trim_matches(['[', ']'])),
+            (None, Some(tasks)) => format!("{array}_[{tasks}]"),
             (None, None) => raw,
         }
     } else if let Some(het) = job.het_job {
@@ -181,6 +185,17 @@ fn name(value: &Value, draft: &mut Draft) -> Result<(), Reason> {
     };
     job.sluid = text(value, "sluid");
     Ok(())
+}
+
+/// The tasks of an array that have not begun.
+fn waiting(value: &Value, doubts: &mut Vec<Reason>) -> Option<String> {
+    let tasks = text(value, "array/task")?;
+    let tasks = tasks.trim_matches(['[', ']']);
+    if count_tasks(tasks).is_none() {
+        doubts.push(Reason::unreadable("array/task", tasks.as_bytes()));
+        return None;
+    }
+    Some(tasks.to_owned())
 }
 
 fn who(value: &Value, job: &mut Accounting) {
@@ -225,13 +240,12 @@ fn asked(value: &Value, job: &mut Accounting) {
     job.flags = words(at(value, "flags")).map(str::to_owned).collect();
 }
 
-fn given(value: &Value, job: &mut Accounting) {
+fn given(value: &Value, draft: &mut Draft) {
+    draft.is_unassigned = text(value, "nodes").is_some_and(|nodes| nodes == UNASSIGNED);
+    let job = &mut draft.job;
     job.allocated = tres(at(value, "tres/allocated"), MIB, 1);
-    let of = |list: &[Tres], kind: &str| list.iter().find(|tres| tres.kind == kind).map(|tres| tres.count);
-    job.cpus = of(&job.allocated, "cpu");
-    let given = count(value, "allocation_nodes").filter(|nodes| *nodes > 0);
-    job.nodes = given.or_else(|| of(&job.allocated, "node")).or_else(|| of(&job.requested, "node"));
-    job.node_list = text(value, "nodes").filter(|nodes| nodes != "None assigned");
+    job.nodes = count(value, "allocation_nodes");
+    job.node_list = text(value, "nodes").filter(|nodes| nodes != UNASSIGNED);
     job.restarts = count(value, "restart_cnt");
 }
 
@@ -299,9 +313,8 @@ fn step(value: &Value) -> Result<(Step, Vec<Reason>), Reason> {
     job.submit_line = text(value, "submit_line").map(|line| Bytes(line.into_bytes()));
     job.container = text(value, "container").map(|name| Bytes(name.into_bytes()));
     job.allocated = tres(at(value, "tres/allocated"), MIB, 1);
-    job.cpus = job.allocated.iter().find(|tres| tres.kind == "cpu").map(|tres| tres.count);
     job.nodes = count(value, "nodes/count");
-    job.node_list = text(value, "nodes/range").filter(|nodes| nodes != "None assigned");
+    job.node_list = text(value, "nodes/range").filter(|nodes| nodes != UNASSIGNED);
     job.tasks = count(value, "tasks/count");
     job.used = usage(value);
     let finished = draft.finish();

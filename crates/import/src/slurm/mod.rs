@@ -5,11 +5,12 @@
 //! * [`live`]: `scontrol show job -d`, where on its nodes a job runs.
 //! * [`site`]: `scontrol show partition`, `node` and `config`.
 //! * [`association`]: `sacctmgr show`, accounts and users.
-//! * `field` knows the fields' names and where each belongs, `draft` is a record in the making, `cut` cuts lines and
-//!   mends those that were broken, `id`, `tres` and `gres` read what is made of several parts, `printed` takes apart
-//!   what `scontrol` prints.
+//! * `field` knows the fields' names and where each belongs, `draft` is a record in the making, `complete` fills in what the
+//!   steps and lists know, `cut` cuts lines and mends those that were broken, `id`, `tres` and `gres` read what is made of
+//!   several parts, `printed` takes apart what `scontrol` prints.
 
 pub mod association;
+mod complete;
 mod cut;
 mod draft;
 mod field;

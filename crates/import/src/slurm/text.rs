@@ -10,6 +10,7 @@ use std::io::{self, BufRead};
 use jiff::tz::TimeZone;
 use record::accounting::Accounting;
 
+use super::complete::from_steps;
 use super::cut::{Cuts, Layout, Understood};
 use super::draft::{Finished, into_step};
 use super::field::{Field, Slot, XDMOD};
@@ -118,7 +119,15 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
             self.record()?;
         }
         self.put_away()?;
-        self.job.take().map_or(Ok(()), |job| self.sink.job(job))
+        let last = self.job.take();
+        self.give(last)
+    }
+
+    /// A job with all of its steps.
+    fn give(&mut self, job: Option<Accounting>) -> io::Result<()> {
+        let Some(mut job) = job else { return Ok(()) };
+        from_steps(&mut job);
+        self.sink.job(job)
     }
 
     fn next_line(&mut self) -> io::Result<bool> {
@@ -261,9 +270,8 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         match (last.step, &mut self.job) {
             (Some(step), Some(job)) => job.steps.push(into_step(last.job, step)),
             _ => {
-                if let Some(before) = self.job.replace(last.job) {
-                    self.sink.job(before)?;
-                }
+                let before = self.job.replace(last.job);
+                self.give(before)?;
             }
         }
         Ok(())
