@@ -28,8 +28,12 @@ pub struct Problem<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
     Line(u64),
+    /// Among the names of the fields that were given with the file.
+    Fields,
     /// In a list of jobs.
     Job(u64),
+    /// In a list of errors that the source itself met.
+    Error(u64),
 }
 
 /// What became of it.
@@ -41,6 +45,23 @@ pub enum Outcome {
     Mended,
     /// It was taken without the value that cannot be true.
     Doubted,
+    /// It is not needed, and passed over.
+    Ignored,
+    /// The source says so of itself: something may be missing.
+    Reported,
+}
+
+impl Outcome {
+    /// In a message.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Rejected => "rejected",
+            Outcome::Mended => "mended",
+            Outcome::Doubted => "doubted",
+            Outcome::Ignored => "ignored",
+            Outcome::Reported => "reported",
+        }
+    }
 }
 
 /// What is wrong.
@@ -56,6 +77,10 @@ pub enum Reason {
     Ambiguous { found: usize, expected: usize, fields: String },
     #[error("{field} has a delimiter or a line break in it")]
     Joined { field: &'static str },
+    #[error("fields in quotes, or with doubled ones in them")]
+    Quoted,
+    #[error("no field is called `{0}`")]
+    UnknownField(String),
     #[error("a job or step without a number")]
     NoId,
     #[error("a step, and its job is not before it")]
@@ -88,6 +113,8 @@ pub enum Reason {
     OtherJob { asked: u64, found: u64 },
     #[error("more than {0} nodes")]
     TooManyNodes(usize),
+    #[error("Slurm says: {0}")]
+    Said(String),
     #[error("more than can be sent at once: {kept} of {all} steps are kept")]
     TooManySteps { kept: usize, all: usize },
 }
@@ -110,7 +137,9 @@ impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             At::Line(line) => write!(f, "{line}"),
+            At::Fields => write!(f, "fields"),
             At::Job(job) => write!(f, "job {job}"),
+            At::Error(error) => write!(f, "error {error}"),
         }
     }
 }
@@ -118,12 +147,7 @@ impl fmt::Display for At {
 /// `file:12: rejected: 3 fields instead of 4: a|b|c`
 impl fmt::Display for Problem<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let outcome = match self.outcome {
-            Outcome::Rejected => "rejected",
-            Outcome::Mended => "mended",
-            Outcome::Doubted => "doubted",
-        };
-        let text = Bytes::from(self.text);
+        let (outcome, text) = (self.outcome.name(), Bytes::from(self.text));
         write!(f, "{}:{}: {outcome}: {}: {text}", self.file, self.at, self.reason)
     }
 }
@@ -145,6 +169,13 @@ pub enum Error {
     Json { file: String, error: serde_json::Error },
     #[error("{file}: no `jobs` in it")]
     NoJobs { file: String },
+    #[error(
+        "{file}: this is from the controller (squeue --json, scontrol show job --json), not from the accounting: import what \
+         sacct --json or sacct -P prints"
+    )]
+    Controller { file: String },
+    #[error("{file}: this lists {list}, and no jobs: import what sacct --json prints")]
+    OtherList { file: String, list: &'static str },
 }
 
 /// Everything in memory: for tests, and for files that are known to be small.

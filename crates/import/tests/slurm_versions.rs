@@ -7,7 +7,7 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use import::slurm::{json, text};
-use import::{Collected, Error};
+use import::{At, Collected, Error, Outcome, Reason};
 use jiff::tz::TimeZone;
 use record::accounting::{Accounting, State, gpus};
 
@@ -148,4 +148,57 @@ fn an_array_that_waits_stands_for_its_tasks() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn what_squeue_prints_is_rejected() {
+    for name in [
+        "squeue-21.08.json",
+        "squeue-23.02.json",
+        "squeue-24.05.json",
+        "squeue-25.05.json",
+        "squeue-empty-24.05.json",
+    ] {
+        let (found, result) = read_json(name);
+        assert_eq!(found.jobs, [], "{name}");
+        let error = result.unwrap_err().to_string();
+        let expected =
+            format!("{name}: this is from the controller (squeue --json, scontrol show job --json)");
+        assert!(error.starts_with(&expected) && error.contains("sacct --json"), "{error}");
+    }
+}
+
+#[test]
+fn other_json_of_slurm_is_called_by_its_name() {
+    for (text, expected) in [
+        (
+            r#"{"nodes": [], "last_update": 5}"#,
+            "x: this lists nodes, and no jobs: import what sacct --json prints",
+        ),
+        (r#"{"sinfo": []}"#, "x: this lists sinfo, and no jobs: "),
+        (r#"{"associations": [{"account": "a"}], "meta": {}}"#, "x: this lists associations, and no jobs: "),
+        (r#"{"meta": {}}"#, "x: no `jobs` in it"),
+        (r#"[{"job_id": 1}]"#, "x: invalid type"),
+    ] {
+        let error =
+            json::read(text.as_bytes(), "x", true, &mut Collected::default()).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn errors_in_the_json_are_reported() {
+    let (found, result) = read_json("errors-24.05.json");
+    result.unwrap();
+    assert_eq!(found.jobs.len(), 1);
+    let [(at, outcome, reason)] = &found.problems[..] else { panic!("{:?}", found.problems) };
+    assert_eq!((*at, *outcome), (At::Error(1), Outcome::Reported));
+    assert_eq!(
+        *reason,
+        Reason::Said("Unable to query all clusters: Connection refused (1007, slurmdb_jobs_get)".into())
+    );
+    let mut found = Collected::default();
+    let error = json::read(&br#"{"errors": ["slurmdbd is away"]}"#[..], "x", true, &mut found).unwrap_err();
+    assert!(matches!(error, Error::NoJobs { .. }), "{error}");
+    assert_eq!(found.problems[0].2, Reason::Said("slurmdbd is away".into()));
 }

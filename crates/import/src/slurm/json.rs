@@ -3,7 +3,7 @@
 //! The versions differ in small things: a number is `5` or `{"set": true, "infinite": false, "number": 5}`, a state is
 //! a word or a list of them, a signal has an `id` or a `signal_id`. All are read, whichever version says what.
 //! Times are seconds since 1970 and 0 if there is none; memory is in MB where it was asked for, in bytes where it was
-//! used.
+//! used. What other commands of Slurm print as JSON is no accounting, and is rejected as a whole.
 
 use std::fmt;
 use std::io::{self, BufRead};
@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::complete::from_steps;
 use super::draft::{Draft, into_step};
+use super::foreign;
 use crate::number::told;
 use crate::sink::{At, Error, Outcome, Problem, Reason, Sink, quoted};
 use crate::time::{Moment, SECOND};
@@ -34,15 +35,29 @@ const PER_CPU: u64 = 1 << 63;
 ///
 /// Strictly, jobs with a value that cannot be true are rejected; else only the value is left out.
 pub fn read(source: impl BufRead, file: &str, is_strict: bool, sink: &mut impl Sink) -> Result<(), Error> {
-    let mut found = Found { file, sink, is_strict, jobs: 0, has_list: false, failed: None };
+    let mut found = Found {
+        file,
+        sink,
+        is_strict,
+        jobs: 0,
+        errors: 0,
+        has_list: false,
+        is_foreign: false,
+        other: None,
+        failed: None,
+    };
     let mut json = serde_json::Deserializer::from_reader(Mended::new(source, escape));
     let result = json.deserialize_map(&mut found).and_then(|()| json.end());
     let file = file.to_owned();
     match (found.failed, result) {
         (Some(error), _) => Err(Error::Io { file, error }),
+        (None, _) if found.is_foreign && found.has_list => Err(Error::Controller { file }),
         (None, Err(error)) if error.is_io() => Err(Error::Io { file, error: error.into() }),
         (None, Err(error)) => Err(Error::Json { file, error }),
-        (None, Ok(())) if !found.has_list => Err(Error::NoJobs { file }),
+        (None, Ok(())) if !found.has_list => Err(match found.other {
+            Some(list) => Error::OtherList { file, list },
+            None => Error::NoJobs { file },
+        }),
         (None, Ok(())) => Ok(()),
     }
 }
@@ -53,7 +68,12 @@ struct Found<'a, S> {
     sink: &'a mut S,
     is_strict: bool,
     jobs: u64,
+    errors: u64,
     has_list: bool,
+    /// What is beside the jobs, or in them, is the controller's.
+    is_foreign: bool,
+    /// A list of something else.
+    other: Option<&'static str>,
     /// What the sink said.
     failed: Option<io::Error>,
 }
@@ -70,7 +90,10 @@ impl<'de, S: Sink> Visitor<'de> for &mut Found<'_, S> {
             if key == "jobs" {
                 self.has_list = true;
                 map.next_value_seed(Jobs(&mut *self))?;
+            } else if key == "errors" {
+                self.report_errors(&map.next_value()?);
             } else {
+                self.pass(&key);
                 map.next_value::<IgnoredAny>()?;
             }
         }
@@ -97,6 +120,10 @@ impl<'de, S: Sink> Visitor<'de> for Jobs<'_, '_, S> {
 
     fn visit_seq<Q: SeqAccess<'de>>(self, mut jobs: Q) -> Result<(), Q::Error> {
         while let Some(value) = jobs.next_element::<Value>()? {
+            if foreign::is_controllers(&value) {
+                self.0.is_foreign = true;
+                return Err(de::Error::custom("these are no jobs of the accounting"));
+            }
             if let Err(error) = self.0.take(&value) {
                 self.0.failed = Some(error);
                 return Err(de::Error::custom("the jobs cannot be put away"));
@@ -107,6 +134,23 @@ impl<'de, S: Sink> Visitor<'de> for Jobs<'_, '_, S> {
 }
 
 impl<S: Sink> Found<'_, S> {
+    /// What is beside the jobs may say whose they are.
+    fn pass(&mut self, key: &str) {
+        self.is_foreign |= foreign::is_update(key);
+        self.other = self.other.or_else(|| foreign::list(key));
+    }
+
+    /// A query that failed in part prints what it has, and says so here.
+    fn report_errors(&mut self, errors: &Value) {
+        let list = errors.as_array().map_or(std::slice::from_ref(errors), Vec::as_slice);
+        for error in list.iter().filter(|error| !error.is_null()) {
+            self.errors += 1;
+            let (at, outcome, text) = (At::Error(self.errors), Outcome::Reported, error.to_string());
+            let reason = Reason::Said(foreign::error(error));
+            self.sink.problem(Problem { file: self.file, at, text: text.as_bytes(), outcome, reason });
+        }
+    }
+
     fn take(&mut self, value: &Value) -> io::Result<()> {
         self.jobs += 1;
         match job(value) {

@@ -7,13 +7,14 @@
 //! * [`association`]: `sacctmgr show`, accounts and users.
 //! * `field` knows the fields' names and where each belongs, `draft` is a record in the making, `complete` fills in what the
 //!   steps and lists know, `cut` cuts lines and mends those that were broken, `id`, `tres` and `gres` read what is made of
-//!   several parts, `printed` takes apart what `scontrol` prints.
+//!   several parts, `printed` takes apart what `scontrol` prints, `foreign` recognizes JSON that is not of the accounting.
 
 pub mod association;
 mod complete;
 mod cut;
 mod draft;
 mod field;
+mod foreign;
 mod gres;
 mod id;
 pub mod json;
