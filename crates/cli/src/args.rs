@@ -1,5 +1,6 @@
 //! What can be typed: the one definition of parser, help, man pages and completions.
 
+mod delimiter;
 mod import;
 mod jobs;
 mod notes;

@@ -161,8 +161,10 @@ pub enum Error {
     UnknownField { file: String, name: String, known: String },
     #[error("{file}: neither JobID nor JobIDRaw is among the fields")]
     NoIdField { file: String },
-    #[error("{file}: there is no line with the names of the fields")]
+    #[error("{file}: no header: use --fields, --xdmod or --delimiter")]
     NoHeader { file: String },
+    #[error("{file}: it is empty")]
+    Empty { file: String },
     #[error("{file}: a delimiter must not be empty or a line break")]
     Delimiter { file: String },
     #[error("{file}: {error}")]

@@ -372,16 +372,70 @@ fn times_are_local() {
 
 #[test]
 fn a_file_that_cannot_be_read_says_why() {
+    let known = |options| Options { rejects_unknown_fields: true, ..options };
     for (text, options, expected) in [
-        ("JobID|Color\n", options(), "log: no field is called `Color`; there are Account, AdminComment, "),
+        (
+            "JobID|Color\n",
+            known(options()),
+            "log: no field is called `Color`; there are Account, AdminComment, ",
+        ),
         ("State|User\n", options(), "log: neither JobID nor JobIDRaw is among the fields"),
-        ("", options(), "log: there is no line with the names of the fields"),
-        ("1|a\n", listed("jobid,colour"), "log: no field is called `colour`; there are "),
+        ("", options(), "log: it is empty"),
+        ("1|a\n", known(listed("jobid,colour")), "log: no field is called `colour`; there are "),
         ("1\n", Options { delimiter: vec![], ..options() }, "log: a delimiter must not be empty"),
     ] {
         let error = read(text.as_bytes(), "log", &options, &mut Collected::default()).unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");
     }
+}
+
+#[test]
+fn a_file_without_a_header_says_what_to_do() {
+    let tabs = Options { delimiter: b"\t".to_vec(), ..options() };
+    for (text, options) in [
+        ("163485|163485|phillips|black|COMPLETED\n", options()),
+        // A name may be that of a field.
+        ("1|Account|ann|FAILED\n", options()),
+        // Another delimiter.
+        ("JobID,JobName,State\n1,a,FAILED\n", options()),
+        ("JobID|JobName|State\n1|a|FAILED\n", tabs),
+        ("JobId=1 JobName=a UserId=ann(1001)\n", options()),
+        ("\n\nsacct: error: slurm_persist_conn_open\n", options()),
+    ] {
+        let error = read(text.as_bytes(), "log", &options, &mut Collected::default()).unwrap_err();
+        assert_eq!(error.to_string(), "log: no header: use --fields, --xdmod or --delimiter", "{text}");
+    }
+}
+
+#[test]
+fn text_of_squeue_is_rejected() {
+    for text in [
+        "JOBID|PARTITION|NAME|USER|ST|TIME|NODES|NODELIST(REASON)\n5|main|a|ann|R|1:00|1|n1\n",
+        "JOBID|USER|ST\n5|ann|PD\n",
+    ] {
+        let error = read(text.as_bytes(), "log", &options(), &mut Collected::default()).unwrap_err();
+        assert!(error.to_string().starts_with("log: this is from the controller (squeue"), "{error}");
+    }
+}
+
+#[test]
+fn an_unknown_column_is_ignored_with_a_warning() {
+    let text = "JobID|Color|JobName|State\n1|red|a|FAILED\n2|blue|b|COMPLETED\n";
+    let warning = (At::Line(1), Outcome::Ignored, Reason::UnknownField("Color".into()));
+    for is_strict in [true, false] {
+        let found = collect(text.as_bytes(), &Options { is_strict, ..options() });
+        assert_eq!(found.jobs.len(), 2);
+        assert_eq!(found.jobs[1].name.as_ref().unwrap().to_string(), "b");
+        assert_eq!(found.problems, [warning.clone()]);
+    }
+    let found = collect(b"Color|JobID|State\n1|2|FAILED\n", &listed("color,jobid,state"));
+    assert_eq!((&*found.jobs[0].shown, found.problems.len()), ("2", 1));
+    // What is in it is not known, so it may be what is too long.
+    let either = b"JobID|Color|JobName|State\n1|a|b|c|FAILED\n";
+    assert_eq!(shown(&collect(either, &options())), "1 Ignored; 2 Rejected");
+    let known = Options { rejects_unknown_fields: true, ..options() };
+    let error = read(text.as_bytes(), "log", &known, &mut Collected::default()).unwrap_err();
+    assert!(error.to_string().starts_with("log: no field is called `Color`; there are Account, "), "{error}");
 }
 
 #[test]

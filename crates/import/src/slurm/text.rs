@@ -13,7 +13,7 @@ use record::accounting::Accounting;
 use super::complete::from_steps;
 use super::cut::{Cuts, Layout, Understood};
 use super::draft::{Finished, into_step};
-use super::field::{Field, Slot, XDMOD};
+use super::field::{Field, Slot, UNKNOWN, XDMOD};
 use crate::lines::{LINE_MAX, Line, Lines};
 use crate::sink::{At, Error, Outcome, Problem, Reason, Sink};
 use crate::time::Clock;
@@ -33,12 +33,21 @@ pub struct Options {
     pub cluster: Option<String>,
     /// Rejects lines that it could mend, and those with a value that cannot be true.
     pub is_strict: bool,
+    /// Rejects a file with a column that is not known; else the column is passed over.
+    pub rejects_unknown_fields: bool,
 }
 
 impl Options {
     /// `sacct -P` or `-p`, with the names of the fields in the first line.
     pub fn new(zone: TimeZone) -> Self {
-        Options { zone, delimiter: b"|".to_vec(), fields: None, cluster: None, is_strict: false }
+        Options {
+            zone,
+            delimiter: b"|".to_vec(),
+            fields: None,
+            cluster: None,
+            is_strict: false,
+            rejects_unknown_fields: false,
+        }
     }
 
     /// A log that XDMoD keeps.
@@ -55,8 +64,13 @@ pub fn read(source: impl BufRead, file: &str, options: &Options, sink: &mut impl
     let mut lines = Lines::new(source);
     let mut header = Vec::new();
     let layout = match &options.fields {
-        Some(names) => Layout::new(fields(names.iter().map(String::as_str), file)?, &options.delimiter, None),
-        None => read_header(&mut lines, file, options, &mut header)?,
+        Some(names) => {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let fields = Columns { file, at: At::Fields, text: names.join(",").as_bytes(), options }
+                .fields(&names, sink)?;
+            Layout::new(fields, &options.delimiter, None)
+        }
+        None => read_header(&mut lines, file, options, &mut header, sink)?,
     };
     let reader = Reader {
         file,
@@ -147,10 +161,12 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         }
         self.layout.cut(&self.line, &mut self.cuts);
         let names = self.layout.fields.iter().map(|field| field.name.as_bytes());
-        let is_name =
-            |(name, cut): (&[u8], &std::ops::Range<usize>)| self.line[cut.clone()].eq_ignore_ascii_case(name);
+        let known = self.layout.fields.iter().map(|field| field.is_known());
+        let is_name = |((name, is_known), cut): ((&[u8], bool), &std::ops::Range<usize>)| {
+            !is_known || self.line[cut.clone()].eq_ignore_ascii_case(name)
+        };
         let told = self.cuts.iter().filter(|cut| !cut.is_empty()).count();
-        told == self.layout.fields.len() && names.zip(&self.cuts).all(is_name)
+        told == self.layout.fields.len() && names.zip(known).zip(&self.cuts).all(is_name)
     }
 
     fn record(&mut self) -> io::Result<()> {
@@ -291,30 +307,57 @@ fn is_same(job: &Accounting, step: &Accounting) -> bool {
     }
 }
 
-fn fields<'a>(names: impl Iterator<Item = &'a str>, file: &str) -> Result<Vec<&'static Field>, Error> {
-    let unknown = |name: &str| Error::UnknownField {
-        file: file.to_owned(),
-        name: name.to_owned(),
-        known: Field::names(),
-    };
-    let fields: Vec<_> =
-        names.map(|name| Field::named(name).ok_or_else(|| unknown(name))).collect::<Result<_, _>>()?;
-    if fields.iter().any(|field| field.is_id()) {
-        Ok(fields)
-    } else {
-        Err(Error::NoIdField { file: file.to_owned() })
+/// Names of columns, and where they stand.
+struct Columns<'a> {
+    file: &'a str,
+    at: At,
+    text: &'a [u8],
+    options: &'a Options,
+}
+
+impl Columns<'_> {
+    /// What they mean. One that is not known is told to the sink, and passed over.
+    fn fields(&self, names: &[&str], sink: &mut impl Sink) -> Result<Vec<&'static Field>, Error> {
+        let mut fields = Vec::new();
+        for name in names {
+            let field = Field::named(name);
+            if field.is_none() {
+                self.unknown(name, sink)?;
+            }
+            fields.push(field.unwrap_or(&UNKNOWN));
+        }
+        if fields.iter().any(|field| field.is_id()) {
+            Ok(fields)
+        } else {
+            Err(Error::NoIdField { file: self.file.to_owned() })
+        }
+    }
+
+    fn unknown(&self, name: &str, sink: &mut impl Sink) -> Result<(), Error> {
+        let (file, name) = (self.file, name.trim().to_owned());
+        if self.options.rejects_unknown_fields {
+            return Err(Error::UnknownField { file: file.to_owned(), name, known: Field::names() });
+        }
+        let (at, text, outcome, reason) = (self.at, self.text, Outcome::Ignored, Reason::UnknownField(name));
+        sink.problem(Problem { file, at, text, outcome, reason });
+        Ok(())
     }
 }
+
+/// What only `squeue` calls so.
+const OF_SQUEUE: [&str; 4] = ["ST", "NODELIST(REASON)", "TIME_LEFT", "START_TIME"];
 
 fn read_header<R: BufRead>(
     lines: &mut Lines<R>,
     file: &str,
     options: &Options,
     header: &mut Vec<u8>,
+    sink: &mut impl Sink,
 ) -> Result<Layout, Error> {
+    let mut at = At::Line(1);
     while header.is_empty() {
         let line = lines.next(header).map_err(|error| Error::Io { file: file.to_owned(), error })?;
-        line.ok_or_else(|| Error::NoHeader { file: file.to_owned() })?;
+        at = At::Line(line.ok_or_else(|| Error::Empty { file: file.to_owned() })?.number);
     }
     let text = String::from_utf8_lossy(header);
     let delimiter = String::from_utf8_lossy(&options.delimiter);
@@ -322,6 +365,20 @@ fn read_header<R: BufRead>(
         Some(names) => (names, true),
         None => (&*text, false),
     };
-    let fields = fields(names.trim_start_matches('\u{feff}').split(&*delimiter), file)?;
+    let names = names.trim_start_matches('\u{feff}').split(&*delimiter);
+    let names: Vec<&str> = names.collect();
+    if !is_header(&names) {
+        return Err(Error::NoHeader { file: file.to_owned() });
+    }
+    if names.iter().any(|name| OF_SQUEUE.contains(name)) {
+        return Err(Error::Controller { file: file.to_owned() });
+    }
+    let fields = Columns { file, at, text: header, options }.fields(&names, sink)?;
     Ok(Layout::new(fields, &options.delimiter, Some(is_closed)))
+}
+
+/// Whether a line names columns: one of them is the number of the job, or half of them are known. A job's name may be that of a column.
+fn is_header(names: &[&str]) -> bool {
+    let known: Vec<&Field> = names.iter().filter_map(|name| Field::named(name)).collect();
+    known.iter().any(|field| field.is_id()) || (known.len() * 2 >= names.len() && !known.is_empty())
 }

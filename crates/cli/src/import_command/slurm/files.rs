@@ -37,8 +37,9 @@ pub fn run(args: &ImportSlurmArgs) -> Result<bool> {
 fn options(args: &ImportSlurmArgs) -> Result<Options> {
     let zone = zone(args.time_zone.as_deref())?;
     let mut options = if args.xdmod { Options::xdmod(zone) } else { Options::new(zone) };
-    options.delimiter = args.delimiter.clone().into_bytes();
+    options.delimiter.clone_from(&args.delimiter.0);
     options.is_strict = !args.rejects.mend;
+    options.rejects_unknown_fields = args.rejects.strict;
     options.cluster = args.cluster.clone();
     if let Some(fields) = &args.fields {
         options.fields = Some(fields.clone());
