@@ -438,6 +438,40 @@ fn an_unknown_column_is_ignored_with_a_warning() {
     assert!(error.to_string().starts_with("log: no field is called `Color`; there are Account, "), "{error}");
 }
 
+/// As a spreadsheet or a CSV writer leaves them.
+#[test]
+fn doubled_quotes_are_mended() {
+    let quoted = Options { may_have_quotes: true, ..options() };
+    for (line, expected) in [
+        (r#"1|"say ""hi"""|FAILED"#, r#"1/say "hi"; 2 Mended"#),
+        (r#"1|"a|b ""c"""|FAILED"#, r#"1/a|b "c"; 2 Mended"#),
+        (r#"1|""two words""|FAILED"#, r#"1/"two words"; 2 Mended"#),
+        (r#"1|say ""hi""|FAILED"#, r#"1/say "hi"; 2 Mended"#),
+        (r#""1"|"a"|"FAILED""#, "1/a; 2 Mended"),
+        (r#""1"|""|"FAILED""#, "1/-; 2 Mended"),
+        // These may have been written so.
+        (r#"1|"a"|FAILED"#, r#"1/"a""#),
+        (r#"1|run --with ""|FAILED"#, r#"1/run --with """#),
+        (r#"1|run "" --x "" y|FAILED"#, r#"1/run "" --x "" y"#),
+        (r#"1|say "hi"|FAILED"#, r#"1/say "hi""#),
+        (r#"1|{"a": "", "b": ""}|FAILED"#, r#"1/{"a": "", "b": ""}"#),
+        (r#"1|["",""]|FAILED"#, r#"1/["",""]"#),
+    ] {
+        let text = format!("JobID|JobName|State\n{line}\n");
+        assert_eq!(shown(&collect(text.as_bytes(), &quoted)), expected, "{line}");
+    }
+    let csv = Options { delimiter: b",".to_vec(), ..quoted.clone() };
+    let text = "\"JobID\",\"JobName\",\"State\"\n\"1\",\"a,\"\"b\"\"\",\"FAILED\"\n";
+    assert_eq!(shown(&collect(text.as_bytes(), &csv)), r#"1/a,"b"; 2 Mended"#);
+    // What sacct prints here has no quotes but those of its users.
+    let text = "JobID|JobName|State\n1|\"say \"\"hi\"\"\"|FAILED\n";
+    assert_eq!(shown(&collect(text.as_bytes(), &options())), r#"1/"say ""hi""""#);
+    let strict = Options { is_strict: true, ..quoted };
+    let found = collect(text.as_bytes(), &strict);
+    assert_eq!(found.jobs, []);
+    assert_eq!(found.problems, [(At::Line(2), Outcome::Rejected, Reason::Quoted)]);
+}
+
 #[test]
 fn a_job_without_elapsed_ran_from_start_to_end() {
     let text = "JobID|Start|End|Suspended|AllocTRES|State\n\

@@ -246,7 +246,8 @@ pub struct RejectsArgs {
     /// Keep lines that could not be read as they are in this file [default: jobglass-rejects.txt, or beside the state]
     #[arg(long, value_name = "FILE", help_heading = "Problems")]
     pub rejects: Option<PathBuf>,
-    /// Also take what can be understood all the same: a name with a delimiter or a line break in it, and the rest of a job with a value that cannot be true. What sacct is asked for here is always taken so
+    /// Also take what can be understood all the same: a name with a delimiter or a line break in it, fields in quotes or with doubled
+    /// ones (as a spreadsheet writes them), and the rest of a job with a value that cannot be true. What sacct is asked for here is always taken so
     #[arg(long, help_heading = "Problems")]
     pub mend: bool,
     /// Reject a file with a column that is not known; without this the column is ignored, with a warning

@@ -14,6 +14,7 @@ use super::complete::from_steps;
 use super::cut::{Cuts, Layout, Understood};
 use super::draft::{Finished, into_step};
 use super::field::{Field, Slot, UNKNOWN, XDMOD};
+use super::quotes;
 use crate::lines::{LINE_MAX, Line, Lines};
 use crate::sink::{At, Error, Outcome, Problem, Reason, Sink};
 use crate::time::Clock;
@@ -35,6 +36,8 @@ pub struct Options {
     pub is_strict: bool,
     /// Rejects a file with a column that is not known; else the column is passed over.
     pub rejects_unknown_fields: bool,
+    /// Somebody may have put quotes around fields and doubled those in them, as spreadsheets do; `sacct` does not.
+    pub may_have_quotes: bool,
 }
 
 impl Options {
@@ -47,6 +50,7 @@ impl Options {
             cluster: None,
             is_strict: false,
             rejects_unknown_fields: false,
+            may_have_quotes: false,
         }
     }
 
@@ -88,6 +92,7 @@ pub fn read(source: impl BufRead, file: &str, options: &Options, sink: &mut impl
         last_line: 0,
         tail: 0,
         is_strict: options.is_strict,
+        may_have_quotes: options.may_have_quotes,
         last_text: Vec::new(),
         sink,
     };
@@ -115,6 +120,7 @@ struct Reader<'a, R, S> {
     /// How many lines of it did.
     tail: usize,
     is_strict: bool,
+    may_have_quotes: bool,
     /// The last line, where it would be rejected with the next.
     last_text: Vec<u8>,
     sink: &'a mut S,
@@ -170,6 +176,9 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
     }
 
     fn record(&mut self) -> io::Result<()> {
+        if self.may_have_quotes && quotes::has_doubled(&self.line) && self.is_quoted()? {
+            return Ok(());
+        }
         let reason = if self.layout.cut(&self.line, &mut self.cuts) {
             match self.layout.understand(&self.line, &self.cuts, &self.clock) {
                 Ok(understood) => return self.accept(understood, self.at.number),
@@ -178,11 +187,30 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         } else {
             Reason::FieldCount { found: self.cuts.len(), expected: self.layout.fields.len() }
         };
+        if self.may_have_quotes && self.is_quoted()? {
+            return Ok(());
+        }
         if self.goes_on()? || self.is_tail() {
             return Ok(());
         }
         self.report(Outcome::Rejected, reason);
         Ok(())
+    }
+
+    /// Takes the line without the quotes of a spreadsheet, if it is a record then.
+    fn is_quoted(&mut self) -> io::Result<bool> {
+        let Some((plain, mut cuts)) = quotes::undone(&self.line, &self.layout.delimiter) else {
+            return Ok(false);
+        };
+        if !self.layout.take_end(&mut cuts) {
+            return Ok(false);
+        }
+        match self.layout.understand(&plain, &cuts, &self.clock) {
+            Ok(understood) if understood.mended.is_none() => {
+                self.take(understood, self.at.number, Some(Reason::Quoted)).map(|()| true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Takes the next lines too, if they make a record of this one.
@@ -249,7 +277,12 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
 
     fn accept(&mut self, understood: Understood, last_line: u64) -> io::Result<()> {
         self.layout.learn(&understood);
-        let Understood { mut finished, mended, .. } = understood;
+        let mended = understood.mended.map(|field| Reason::Joined { field });
+        self.take(understood, last_line, mended)
+    }
+
+    fn take(&mut self, understood: Understood, last_line: u64, mended: Option<Reason>) -> io::Result<()> {
+        let Understood { mut finished, .. } = understood;
         self.put_away()?;
         if finished.step.is_some() && !self.job.as_ref().is_some_and(|job| is_same(job, &finished.job)) {
             self.report(Outcome::Rejected, Reason::Orphan);
@@ -258,13 +291,12 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         if std::str::from_utf8(&self.line).is_err() {
             finished.doubts.push(Reason::NoText);
         }
-        let joined = mended.map(|field| Reason::Joined { field });
-        if let (true, Some(reason)) = (self.is_strict, joined.as_ref().or(finished.doubts.first())) {
+        if let (true, Some(reason)) = (self.is_strict, mended.as_ref().or(finished.doubts.first())) {
             self.report(Outcome::Rejected, reason.clone());
             return Ok(());
         }
-        if let Some(field) = mended {
-            self.report(Outcome::Mended, Reason::Joined { field });
+        if let Some(reason) = mended {
+            self.report(Outcome::Mended, reason);
         }
         for doubt in finished.doubts.drain(..) {
             self.report(Outcome::Doubted, doubt);
@@ -366,7 +398,8 @@ fn read_header<R: BufRead>(
         None => (&*text, false),
     };
     let names = names.trim_start_matches('\u{feff}').split(&*delimiter);
-    let names: Vec<&str> = names.collect();
+    let names: Vec<&str> =
+        names.map(|name| if options.may_have_quotes { quotes::bare(name) } else { name }).collect();
     if !is_header(&names) {
         return Err(Error::NoHeader { file: file.to_owned() });
     }

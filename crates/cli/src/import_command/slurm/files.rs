@@ -40,6 +40,7 @@ fn options(args: &ImportSlurmArgs) -> Result<Options> {
     options.delimiter.clone_from(&args.delimiter.0);
     options.is_strict = !args.rejects.mend;
     options.rejects_unknown_fields = args.rejects.strict;
+    options.may_have_quotes = true;
     options.cluster = args.cluster.clone();
     if let Some(fields) = &args.fields {
         options.fields = Some(fields.clone());
