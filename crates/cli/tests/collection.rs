@@ -322,3 +322,73 @@ fn secrets_of_an_imported_log_are_not_shown() {
     let job = answer.unwrap().body_mut().read_to_string().unwrap();
     assert!(job.contains("srun mysql -p*** db") && !job.contains("hunter2"), "{job}");
 }
+
+/// A file that `sacct` or `squeue` of some version printed, as the tests of the reader have it.
+fn printed(name: &str) -> String {
+    format!("{}/../import/tests/data/sacct/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// With the columns that hold what was requested.
+#[test]
+fn a_job_that_waits_has_what_it_requested_and_an_array_counts_as_its_tasks() {
+    for name in ["24.05.txt", "24.05.json"] {
+        let dir = new_dir();
+        let server = start(dir.path());
+        tell(&server, &["import", "slurm", "--time-zone", "UTC", "--file", &printed(name)]);
+        assert_eq!(jobs(&server, &["--count"])[0]["count"], 7, "{name}: five rows, one of three tasks");
+        let states = jobs(&server, &["--group-by", "state"]);
+        let pending = states.iter().find(|row| row["state"] == "PENDING").unwrap();
+        assert_eq!((&pending["jobs"], pending["core_hours"].is_null()), (&3.into(), true), "{name}");
+        let fmt = "cores,nodes,core_hours,requested_cores,requested_nodes,requested_gpus,requested_memory,max_rss,tasks";
+        let of = |id: &str| {
+            let row = jobs(&server, &["--where", &format!("job = '{id}'"), "--fmt", fmt]).remove(0);
+            fmt.split(',').map(|column| row[column].as_f64()).collect::<Vec<_>>()
+        };
+        let gib = |number: f64| Some(number * f64::from(1 << 30));
+        let waits = [None, None, None, Some(8.0), Some(2.0), Some(2.0), gib(16.0), None, None];
+        assert_eq!(of("1003"), waits, "{name}");
+        let only_tres = [4.0, 1.0, 2.0, 4.0, 1.0, 2.0].map(Some);
+        assert_eq!(of("1002"), [&only_tres[..], &[gib(32.0), gib(20.0), Some(1.0)]].concat(), "{name}");
+        let steps = [16.0, 2.0, 16.0, 16.0, 2.0, 0.0].map(Some);
+        assert_eq!(of("1001"), [&steps[..], &[gib(16.0), gib(3.0), Some(16.0)]].concat(), "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_accounting_is_rejected_and_what_is_unusual_is_read() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let run = |arguments: &[&str]| {
+        let all = [&["import", "slurm", "--time-zone", "UTC", "--file"], arguments].concat();
+        let output = server.ask(&all).current_dir(dir.path()).output().unwrap();
+        (output.status.code().unwrap(), text_of(&output))
+    };
+    let (bare, tabs) =
+        (file("bare.txt", "1|ann|FAILED\n"), file("tabs.txt", "JobID\tUser\tState\n1\tann\tFAILED\n"));
+    let color = file("color.txt", "JobID|Color|User|State\n2|red|ann|FAILED\n");
+    let quotes = file("quotes.txt", "JobID|JobName|State\n3|\"say \"\"hi\"\"\"|FAILED\n");
+    for (arguments, code, said) in [
+        (&[&*bare][..], 2, "no header: use --fields, --xdmod or --delimiter"),
+        (&[&tabs], 2, "no header: use --fields, --xdmod or --delimiter"),
+        (&[&tabs, "--delimiter", r"\t"], 0, "1 new"),
+        (&[&color, "--strict"], 2, "no field is called `Color`"),
+        (&[&color], 0, "color.txt:1: ignored: no field is called `Color`"),
+        (&[&quotes], 1, "quotes.txt:2: rejected: fields in quotes"),
+        (&[&quotes, "--mend"], 1, "quotes.txt:2: mended: fields in quotes"),
+        (&[&printed("squeue-24.05.json")], 2, "this is from the controller (squeue --json"),
+        (&[&printed("errors-24.05.json")], 1, "reported: Slurm says: Unable to query all clusters"),
+    ] {
+        let (found, text) = run(arguments);
+        assert_eq!(found, code, "{arguments:?}: {text}");
+        assert!(text.contains(said), "{arguments:?}: {text}");
+    }
+    let names: Vec<_> =
+        ["1", "2", "3"].map(|id| jobs(&server, &["--job", id]).remove(0)["name"].clone()).into();
+    assert_eq!(names[2], "say \"hi\"");
+    assert_eq!(jobs(&server, &["--count"])[0]["count"], 4, "and the one that was printed beside an error");
+}

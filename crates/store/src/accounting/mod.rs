@@ -35,7 +35,7 @@ const TABLES: [&str; 3] = ["accounting", "accounting_step", "accounting_node"];
 const INCOMING: [&str; 3] = ["incoming_job", "incoming_step", "incoming_node"];
 
 /// What a text that a centre kept may not have, and another source has told: it stays known. All else is as it was told last.
-const STAYS: [&str; 36] = [
+const STAYS: [&str; 39] = [
     "sluid",
     "uid",
     "\"group\"",
@@ -44,9 +44,12 @@ const STAYS: [&str; 36] = [
     "qos",
     "reservation",
     "wckey",
+    "requested_nodes",
     "requested_cores",
+    "requested_gpus",
     "memory",
     "requested_memory",
+    "requested_memory_each",
     "requested_memory_per",
     "requested",
     "comment",

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::columns::STARTED;
-use super::{ACCOUNTED, Rows, Snapshot, Which};
+use super::{ACCOUNTED, COUNTED, Rows, Snapshot, Which};
 use crate::StoreError;
 
 /// What the jobs of a row have in common. Times are those of UTC, of the start, or of the submission where none began.
@@ -74,7 +74,7 @@ impl JobsBy {
 
 /// Sums are over those of which it is known.
 const TOGETHER: [(&str, &str); 10] = [
-    ("jobs", "count(*)"),
+    ("jobs", COUNTED),
     ("started", "count(*) FILTER (STARTED)"),
     ("core_hours", "sum(c.elapsed_ns::DOUBLE * c.cores) / 3.6e12"),
     ("node_hours", "sum(c.elapsed_ns::DOUBLE * c.nodes) / 3.6e12"),

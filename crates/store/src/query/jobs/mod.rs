@@ -64,6 +64,9 @@ const BYTES_OF_COLUMN: usize = 24;
 /// Jobs as their batch system accounts for them, or as they were measured where none does.
 pub(super) const ACCOUNTED: &str = "accounting c";
 
+/// How many jobs there are: tasks of an array that wait together are one row, and counted one by one.
+pub(super) const COUNTED: &str = "(count(*) + coalesce(sum(c.waiting_tasks - 1), 0))::UBIGINT";
+
 /// Whether something of another table is of the same cluster as `c`, or of one that is not known: comparisons of one side with the other only.
 /// `a = b OR a IS NULL OR b IS NULL` would say it in fewer words, and have the database compare each row with each.
 macro_rules! same_cluster {
@@ -127,7 +130,7 @@ impl Snapshot<'_> {
         // With something bound, the question needs no transaction of its own, which would take as long as to count all.
         let mut values = conditions.values.clone();
         values.push(Sql::UBigInt(1));
-        let sql = format!("SELECT count(*) FROM {ACCOUNTED} {beside} {} LIMIT ?", conditions.sql());
+        let sql = format!("SELECT {COUNTED} FROM {ACCOUNTED} {beside} {} LIMIT ?", conditions.sql());
         Ok(self.rows(&sql, &values, |row| row.get::<_, u64>(0))?.iter().sum())
     }
 
