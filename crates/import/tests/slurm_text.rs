@@ -488,6 +488,9 @@ fn what_was_never_assigned_was_not_allocated() {
     let job = &collect(text.as_bytes(), &options()).jobs[0];
     assert_eq!((job.cpus, job.nodes, job.allocated.len()), (None, None, 0));
     assert_eq!((job.requested_cpus, job.requested_nodes), (Some(8), Some(1)));
+    // Of whatever has no start the number of nodes is what it wants, also where neither state nor nodes are in the file.
+    let waits = collect(b"JobID|Start|NNodes|NCPUS\n1|Unknown|2|0\n", &options());
+    assert_eq!((waits.jobs[0].nodes, waits.jobs[0].requested_nodes), (None, Some(2)));
     let zero = collect(b"JobID|State|NNodes|NCPUS|NodeList\n1|RUNNING|0|0|n[1-3]\n", &options());
     assert_eq!((zero.jobs[0].cpus, zero.jobs[0].nodes), (None, Some(3)));
 }

@@ -30,7 +30,7 @@ pub struct Draft {
     pub start: Option<Moment>,
     pub end: Option<Moment>,
     pub suspended: Option<Nanos>,
-    /// Slurm says that it got no nodes.
+    /// Slurm says that it got no nodes, or never began.
     pub is_unassigned: bool,
     step: Option<String>,
     /// What was left out, and why.
@@ -96,7 +96,7 @@ impl Draft {
         of: fn(&mut Draft) -> &mut Option<Moment>,
     ) -> Parsed {
         match clock.time(text)? {
-            Told::Nothing => {}
+            Told::Nothing => self.is_unassigned |= field.name == "Start",
             Told::At(moment) => *of(self) = Some(moment),
             Told::Impossible => {
                 self.doubts.push(Reason::ImpossibleTime { field: field.name, text: quoted(text) });

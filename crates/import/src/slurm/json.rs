@@ -315,6 +315,7 @@ fn times(value: &Value, draft: &mut Draft) {
     draft.submit = moment(value, "time/submission", draft);
     draft.eligible = moment(value, "time/eligible", draft);
     draft.start = moment(value, "time/start", draft);
+    draft.is_unassigned |= count(value, "time/start") == Some(0);
     draft.end = moment(value, "time/end", draft);
     let seconds = |path: &str| count(value, path).and_then(|seconds| seconds.checked_mul(SECOND));
     draft.job.elapsed = seconds("time/elapsed");

@@ -75,7 +75,8 @@ fn quoted(line: &[u8], begin: usize, delimiter: &Finder, plain: &mut Vec<u8>) ->
 fn halved(field: &[u8], plain: &mut Vec<u8>) -> bool {
     let runs = runs(field);
     let is_empty_word = |run: &Range<usize>| {
-        let is_edge = |byte: Option<&u8>| byte.is_none_or(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric());
+        let is_edge =
+            |byte: Option<&u8>| byte.is_none_or(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric());
         run.len() == 2
             && is_edge(run.start.checked_sub(1).and_then(|at| field.get(at)))
             && is_edge(field.get(run.end))
