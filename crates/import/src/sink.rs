@@ -44,7 +44,7 @@ pub enum Outcome {
 }
 
 /// What is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Reason {
     #[error("{field} cannot be `{text}`")]
     Unreadable { field: &'static str, text: Bytes },
@@ -86,6 +86,10 @@ pub enum Reason {
     Twice(u64),
     #[error("job {found}, and {asked} was asked for")]
     OtherJob { asked: u64, found: u64 },
+    #[error(
+        "{metric} is known of {scope} only, and cluster.json does not say how that is aggregated (sum or avg)"
+    )]
+    NoAggregation { metric: Bytes, scope: Bytes },
     #[error("more than {0} nodes")]
     TooManyNodes(usize),
     #[error("more than can be sent at once: {kept} of {all} steps are kept")]

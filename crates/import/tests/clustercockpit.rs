@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use import::Problem;
 use import::clustercockpit::archive::Options;
+use import::clustercockpit::scope::Aggregations;
 use import::clustercockpit::write::{self, Writer};
 use import::clustercockpit::{Collected, Error, Known, Takes, archive, data, database, meta};
 use proptest::prelude::*;
@@ -89,7 +90,9 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 fn whole() -> Known {
     let (mut known, doubts) = meta::read(good().to_string().as_bytes()).unwrap();
     assert_eq!(doubts, []);
-    data::read(series().to_string().as_bytes(), data::DATA_MAX, &mut known).unwrap();
+    let none = Aggregations::default();
+    let doubts = data::read(series().to_string().as_bytes(), data::DATA_MAX, &none, &mut known).unwrap();
+    assert_eq!(doubts, []);
     known
 }
 
@@ -165,6 +168,8 @@ fn series_have_parts_and_times() {
             "odd n2 accelerator 00000000:E1:00.0 GB/s 60: 60=-0.001",
             "odd n2 socket - 60: 0=1",
             "odd n1 tomorrow a b - 60: 0=4",
+            // The coarsest that there is.
+            "odd n2 - - 60: 0=1",
         ]
     );
     let job = known.measures.series[0].job.as_ref().unwrap();
@@ -806,13 +811,14 @@ proptest! {
         values in damaged(series().to_string()),
     ) {
         let Ok((mut known, _)) = meta::read(&job) else { return Ok(()) };
-        let _ = data::read(&values[..], data::DATA_MAX, &mut known);
+        let none = Aggregations::default();
+        let _ = data::read(&values[..], data::DATA_MAX, &none, &mut known);
         let (groups, left_out) = write::data::groups(&known);
         let Ok(written) = write::meta::render(&known, &groups) else { return Ok(()) };
         let mut text = Vec::new();
         write::data::render(&groups, &mut text).unwrap();
         let (mut again, _) = meta::read(written.to_string().as_bytes()).unwrap();
-        data::read(&text[..], data::DATA_MAX, &mut again).unwrap();
+        data::read(&text[..], data::DATA_MAX, &none, &mut again).unwrap();
         prop_assert_eq!(&again.job.placed, &known.job.placed);
         // Where they say nothing of the whole job, it is computed.
         if other(&known, "statistics").is_some() {

@@ -147,8 +147,77 @@ fn a_job_comes_back_as_it_was_told() {
     assert_eq!(exported[0].measures, measures);
     // Also those that are chosen by what others measured.
     let columns = store.reader().unwrap().job_columns().unwrap();
-    let condition = condition::Condition::parse("mem_bw_max < 1", &columns.catalogue).unwrap();
+    let condition = condition::Condition::parse("mem_bw_avg < 1", &columns.catalogue).unwrap();
     let chosen = Which { conditions: vec![condition], ..Which::default() };
     assert_eq!(store.reader().unwrap().export(&chosen, None, 10).unwrap(), exported);
     assert!(store.reader().unwrap().export(&Which::default(), Some(exported[0].id), 10).unwrap().is_empty());
+}
+
+/// What is said of a job is of whole nodes where they were measured; parts of nodes are shown beside that.
+#[test]
+fn whole_nodes_count_and_other_scopes_are_kept_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let told = job("7", "n[1-2]", 100, 130);
+    let of = Job { cluster: Some("tiny".into()), number: "7".into(), submit: told.submit, start: None };
+    let part = |metric: &str, part: Option<&str>, value: f64| Series {
+        job: Some(of.clone()),
+        part: part.map(str::to_owned),
+        ..series("n1", Name::Own(metric.into()), &[(110, value), (120, value)])
+    };
+    let mut all = vec![part("flops_any", None, 45.012)];
+    all.extend((0..72).map(|core| part("flops_any", Some(&format!("core {core}")), 0.5)));
+    all.extend((0..2).map(|core| part("odd", Some(&format!("core {core}")), 2.0)));
+    all.push(part("mem_bw", Some("socket 0"), 30.0));
+    let told_of = |metric: &str| Told {
+        job: of.clone(),
+        metric: Name::Own(metric.into()),
+        avg: Some(9.0),
+        ..Told::default()
+    };
+    let measures = Measures { series: all, told: vec![told_of("odd"), told_of("flops_any")] };
+    writer.account(&Accounts::of(&[told]).unwrap()).unwrap();
+    writer.measure(&measures, NOW).unwrap();
+    bind(&store, &mut writer);
+    let reader = store.reader().unwrap();
+    let columns = reader.job_columns().unwrap();
+    for (text, expected) in [
+        ("flops_any_avg = 45.012 and flops_any_min = 45.012", 1),
+        // Nobody says what these mean for a node.
+        ("mem_bw_max is unknown", 1),
+        ("odd_max is unknown and odd_avg = 9", 1),
+    ] {
+        let condition = condition::Condition::parse(text, &columns.catalogue).unwrap();
+        let which = Which { conditions: vec![condition], ..Which::default() };
+        assert_eq!(reader.count_jobs(&which).unwrap(), expected, "{text}");
+    }
+    let filter = Filter { job: Some("7".into()), ..Filter::default() };
+    let found = reader.job(&filter, NOW).unwrap().unwrap();
+    let shown: Vec<_> = found["measures"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            (
+                row["metric"].clone(),
+                row["scope"].clone(),
+                row["avg"].clone(),
+                row["readings"].clone(),
+                row["from"].clone(),
+            )
+        })
+        .collect();
+    let row = |metric: &str, scope: serde_json::Value, avg: f64, readings: serde_json::Value, from: &str| {
+        (json!(metric), scope, json!(avg), readings, json!(from))
+    };
+    assert_eq!(
+        shown,
+        [
+            row("flops_any", json!(null), 45.012, json!(2), "values"),
+            row("flops_any", json!("core"), 0.5, json!(144), "values"),
+            row("mem_bw", json!("socket"), 30.0, json!(2), "values"),
+            row("odd", json!("core"), 2.0, json!(4), "values"),
+            row("odd", json!(null), 9.0, json!(null), "told"),
+        ]
+    );
 }

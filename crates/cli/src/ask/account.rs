@@ -83,6 +83,7 @@ pub fn steps(steps: &Value) -> String {
 
 const MEASURE: &[show::Column] = &[
     ("METRIC", |row| text(&row["metric"])),
+    ("OF", |row| row["scope"].as_str().unwrap_or("node").to_owned()),
     ("UNIT", |row| text(&row["unit"])),
     (">AVERAGE", |row| number(&row["avg"])),
     (">MEDIAN", |row| number(&row["median"])),

@@ -3,6 +3,7 @@
 //! * [`archive`]: the directory in which it keeps jobs that are over, with what was measured in them.
 //! * `database`, with the feature `clustercockpit`: `job.db`, which has all jobs and their means, but no series.
 //! * [`meta`] and [`data`]: the two files of a job, from bytes.
+//! * [`scope`]: what of a metric counts as a node's, where parts of nodes were measured.
 //! * [`write`]: a job in their form.
 //!
 //! Metrics keep their names. What has no field in our records is kept as an [`Other`], `clustercockpit.` and the key of
@@ -21,6 +22,7 @@ pub mod data;
 #[cfg(feature = "clustercockpit")]
 pub mod database;
 pub mod meta;
+pub mod scope;
 mod summary;
 mod unit;
 pub mod write;

@@ -67,17 +67,17 @@ impl Snapshot<'_> {
     /// Each metric that others measured of a job: from their values, else as they told it.
     pub(super) fn measures(&self, id: u64) -> Result<Vec<Value>, StoreError> {
         let bound = self.bind(&[id], None)?.pop();
-        let mut all: Vec<Value> =
-            bound.iter().flat_map(|of| &of.metrics).map(|(metric, of)| of.json(metric)).collect();
+        let mut all: Vec<(bool, Value)> =
+            bound.iter().flat_map(|of| &of.metrics).flat_map(|(metric, of)| of.json(metric)).collect();
         for told in self.told(id)? {
-            match all
-                .iter_mut()
-                .find(|known| known["metric"] == told["metric"] && known["is_ours"] == told["is_ours"])
-            {
-                Some(known) => known["told"] = told,
-                None => all.push(told),
+            let is_same =
+                |known: &Value| known["metric"] == told["metric"] && known["is_ours"] == told["is_ours"];
+            match all.iter_mut().find(|(counts, known)| *counts && is_same(known)) {
+                Some((_, known)) => known["told"] = told,
+                None => all.push((true, told)),
             }
         }
+        let all = all.into_iter().map(|(_, known)| known).collect();
         Ok(all)
     }
 

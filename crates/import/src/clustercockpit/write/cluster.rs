@@ -40,7 +40,7 @@ impl Cluster {
             let threads = resource["hwthreads"].as_array().into_iter().flatten().filter_map(Value::as_u64);
             part.threads = part.threads.max(threads.max().map_or(0, |last| last.saturating_add(1)));
         }
-        for group in groups {
+        for group in groups.iter().filter(|group| !group.is_made) {
             let metric = || metric(&group.metric, &group.known_unit(), &group.scope, group.timestep);
             self.metrics.entry(group.metric.clone()).or_insert_with(metric);
         }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::data::{Group, Sums};
 use crate::clustercockpit::meta::STATES;
+use crate::clustercockpit::scope::NODE;
 use crate::clustercockpit::{Error, Known, LAYOUT, PREFIX, unit};
 use crate::time::SECOND;
 
@@ -153,7 +154,7 @@ fn describe(job: &Accounting, map: &mut Map<String, Value>) {
 fn statistics(known: &Known, groups: &[Group]) -> Value {
     let mut all = Map::new();
     for group in groups {
-        let is_best = group.scope == "node" || !all.contains_key(&group.metric);
+        let is_best = group.scope == NODE || !all.contains_key(&group.metric);
         if let (true, Some(mut sums)) = (is_best, group.sums()) {
             sums["unit"] = group.known_unit();
             all.insert(group.metric.clone(), sums);

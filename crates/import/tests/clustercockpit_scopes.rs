@@ -1,0 +1,174 @@
+//! Metrics of ClusterCockpit that are measured on whole nodes, on parts of them, or on both: what counts as the node's.
+
+use std::fs;
+use std::path::Path;
+
+use import::clustercockpit::write::Writer;
+use import::clustercockpit::{Collected, Known, archive};
+use record::measure::Series;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const SECOND: u64 = 1_000_000_000;
+const START: u64 = 1_700_000_000;
+
+/// How a cluster says that its metrics are aggregated; of `odd` it does not.
+fn cluster() -> Value {
+    let metric = |name: &str, scope: &str, aggregation: &str| json!({"name": name, "scope": scope, "aggregation": aggregation, "timestep": 60, "unit": {"base": ""}});
+    json!({"name": "c", "metricConfig": [
+        metric("flops_any", "hwthread", "sum"), metric("clock", "core", "avg"), metric("mem_bw", "socket", "sum"),
+        metric("acc_power", "accelerator", "sum"), metric("acc_utilization", "accelerator", "avg"),
+        {"name": "odd", "scope": "core", "timestep": 60, "unit": {"base": ""}},
+    ], "subClusters": []})
+}
+
+fn one(host: &str, id: Value, data: Value) -> Value {
+    let mut series = json!({"hostname": host, "data": data});
+    if !id.is_null() {
+        series["id"] = id;
+    }
+    series
+}
+
+fn scope(series: Vec<Value>) -> Value {
+    json!({"unit": {"prefix": "G", "base": "F/s"}, "timestep": 60, "series": series})
+}
+
+/// One value on each of these parts of the node.
+fn parts(values: &[f64]) -> Value {
+    scope(
+        values
+            .iter()
+            .enumerate()
+            .map(|(id, value)| one("n1", id.to_string().into(), json!([value])))
+            .collect(),
+    )
+}
+
+/// An archive with a job that has this `data.json`.
+fn archive(cluster: Option<&Value>, data: &Value) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let job = dir.path().join("c/0/007/1700000000");
+    fs::create_dir_all(&job).unwrap();
+    fs::write(dir.path().join("version.txt"), "3").unwrap();
+    if let Some(cluster) = cluster {
+        fs::write(dir.path().join("c/cluster.json"), cluster.to_string()).unwrap();
+    }
+    let meta = json!({
+        "jobId": 7, "user": "u", "project": "p", "cluster": "c", "subCluster": "s", "numNodes": 2, "shared": "none",
+        "jobState": "completed", "startTime": START, "duration": 120, "statistics": {},
+        "resources": [{"hostname": "n1"}, {"hostname": "n2"}],
+    });
+    fs::write(job.join("meta.json"), meta.to_string()).unwrap();
+    fs::write(job.join("data.json"), data.to_string()).unwrap();
+    dir
+}
+
+fn read(dir: &Path) -> Collected {
+    let mut found = Collected::default();
+    archive::read(dir, &archive::Options::default(), &mut found).unwrap();
+    found
+}
+
+fn only(found: Collected) -> Known {
+    assert_eq!(found.problems, [""; 0]);
+    found.jobs.into_iter().next().unwrap()
+}
+
+/// The values of whole nodes: host, seconds from the start and value.
+fn of_nodes(known: &Known, metric: &str) -> Vec<String> {
+    let is_asked = |series: &&Series| series.metric.text() == metric && series.part.is_none();
+    let show = |series: &Series| {
+        let head = format!("{} {}:", series.host, series.unit.as_deref().unwrap_or("-"));
+        let points = series.points.iter();
+        points.fold(head, |line, point| format!("{line} {}={}", point.time / SECOND - START, point.value))
+    };
+    known.measures.series.iter().filter(is_asked).map(show).collect()
+}
+
+#[test]
+fn finer_scopes_are_aggregated_as_the_cluster_says_where_there_is_no_coarser_one() {
+    let cores = scope(vec![
+        one("n1", json!("0"), json!([1, 2, null])),
+        one("n2", json!("0"), json!([10, 20, 30])),
+        one("n1", json!("1"), json!([3, 4, 5])),
+    ]);
+    for (metric, scopes, expected) in [
+        // Both: the node's own.
+        (
+            "flops_any",
+            json!({"core": parts(&[0.5; 72]), "node": scope(vec![one("n1", Value::Null, json!([45.012]))])}),
+            &["n1 GF/s: 0=45.012"][..],
+        ),
+        // Of a sum with an unknown part nothing is known, and it is never less.
+        ("flops_any", json!({"core": cores}), &["n1 GF/s: 0=4 60=6", "n2 GF/s: 0=10 60=20 120=30"]),
+        ("clock", json!({"core": cores}), &["n1 GF/s: 0=2 60=3", "n2 GF/s: 0=10 60=20 120=30"]),
+        // Sockets are coarser than hardware threads, in whichever order they come.
+        ("mem_bw", json!({"hwthread": parts(&[1.0; 4]), "socket": parts(&[30.0, 40.0])}), &["n1 GF/s: 0=70"]),
+        ("mem_bw", json!({"memoryDomain": parts(&[3.0, 4.0]), "core": parts(&[1.0; 8])}), &["n1 GF/s: 0=7"]),
+        ("acc_power", json!({"accelerator": parts(&[300.0, 50.0])}), &["n1 GF/s: 0=350"]),
+        ("acc_utilization", json!({"accelerator": parts(&[100.0, 50.0])}), &["n1 GF/s: 0=75"]),
+        // One part of a node is all that there is of it, whatever the cluster says.
+        ("odd", json!({"core": parts(&[2.5])}), &["n1 GF/s: 0=2.5"]),
+    ] {
+        let dir = archive(Some(&cluster()), &json!({metric: scopes}));
+        assert_eq!(of_nodes(&only(read(dir.path())), metric), expected, "{metric}: {scopes}");
+    }
+}
+
+#[test]
+fn without_a_rule_parts_are_not_aggregated_and_that_is_reported_once() {
+    let data = json!({"odd": {"core": parts(&[1.0, 2.0])}});
+    let mut damaged = cluster();
+    damaged["metricConfig"][5]["aggregation"] = "median".into();
+    for cluster in [Some(cluster()), Some(damaged), None] {
+        let dir = archive(cluster.as_ref(), &data);
+        let again = dir.path().join("c/0/008/1700000000");
+        fs::create_dir_all(&again).unwrap();
+        for file in ["meta.json", "data.json"] {
+            let text = fs::read(dir.path().join("c/0/007/1700000000").join(file)).unwrap();
+            let text = String::from_utf8(text).unwrap().replace("\"jobId\":7", "\"jobId\":8");
+            fs::write(again.join(file), text).unwrap();
+        }
+        let found = read(dir.path());
+        let expected =
+            "odd is known of core only, and cluster.json does not say how that is aggregated (sum or avg)";
+        assert_eq!(found.reasons.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+        assert_eq!(found.jobs.len(), 2);
+        assert_eq!(of_nodes(&found.jobs[0], "odd"), [""; 0]);
+        assert_eq!(found.jobs[0].measures.series.len(), 2);
+    }
+}
+
+#[test]
+fn a_broken_description_of_the_cluster_is_reported_and_its_jobs_are_read() {
+    for (text, expected) in [
+        ("{", "cluster.json cannot be read: EOF while parsing an object at line 1 column 1"),
+        ("[]", "cluster.json cannot be read: no object"),
+    ] {
+        let dir = archive(None, &json!({"odd": {"core": parts(&[1.0])}}));
+        fs::write(dir.path().join("c/cluster.json"), text).unwrap();
+        let found = read(dir.path());
+        assert_eq!(found.reasons.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+        assert_eq!(found.jobs.len(), 1);
+    }
+}
+
+#[test]
+fn what_was_aggregated_here_is_not_written_as_if_they_had_measured_it() {
+    let data = json!({"flops_any": {"core": parts(&[1.0, 2.0])}});
+    let dir = archive(Some(&cluster()), &data);
+    let mut known = only(read(dir.path()));
+    known.job.others.retain(|other| other.name != "clustercockpit.statistics");
+    let away = tempfile::tempdir().unwrap();
+    let mut writer = Writer::new(away.path(), false).unwrap();
+    assert_eq!(writer.job(&known).unwrap().left_out, 0);
+    let job = away.path().join("c/0/007/1700000000");
+    let packed = fs::read(job.join("data.json.gz")).unwrap();
+    let written: Value = serde_json::from_reader(flate2::read::GzDecoder::new(&packed[..])).unwrap();
+    let scopes: Vec<&String> = written["flops_any"].as_object().unwrap().keys().collect();
+    assert_eq!(scopes, ["core"]);
+    // What is said of the whole job is of whole nodes.
+    let meta: Value = serde_json::from_slice(&fs::read(job.join("meta.json")).unwrap()).unwrap();
+    assert_eq!(meta["statistics"]["flops_any"]["avg"], 3.0);
+}
