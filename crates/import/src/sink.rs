@@ -90,6 +90,8 @@ pub enum Reason {
         "{metric} is known of {scope} only, and cluster.json does not say how that is aggregated (sum or avg)"
     )]
     NoAggregation { metric: Bytes, scope: Bytes },
+    #[error("{metric} has several series for {part} of {host}: none of them counts as its value")]
+    SameSeries { metric: Bytes, part: Bytes, host: Bytes },
     #[error("more than {0} nodes")]
     TooManyNodes(usize),
     #[error("more than can be sent at once: {kept} of {all} steps are kept")]

@@ -172,3 +172,63 @@ fn what_was_aggregated_here_is_not_written_as_if_they_had_measured_it() {
     let meta: Value = serde_json::from_slice(&fs::read(job.join("meta.json")).unwrap()).unwrap();
     assert_eq!(meta["statistics"]["flops_any"]["avg"], 3.0);
 }
+
+#[test]
+fn series_with_the_same_host_and_id_are_kept_apart_and_reported() {
+    let twice = scope(vec![
+        one("n1", json!("3"), json!([1])),
+        one("n1", json!(3), json!([10])),
+        one("n1", json!("4"), json!([100])),
+        one("n2", json!("3"), json!([1000])),
+    ]);
+    let nodes = scope(vec![one("n1", Value::Null, json!([1])), one("n1", Value::Null, json!([2]))]);
+    let data = json!({"flops_any": {"core": twice}, "mem_bw": {"node": nodes}});
+    let dir = archive(Some(&cluster()), &data);
+    let found = read(dir.path());
+    assert_eq!(
+        found.reasons.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            "flops_any has several series for core 3 of n1: none of them counts as its value",
+            "mem_bw has several series for node of n1: none of them counts as its value",
+        ]
+    );
+    let [known] = &found.jobs[..] else { panic!() };
+    let shown = |series: &Series| {
+        let (metric, part) = (series.metric.text(), series.part.as_deref().unwrap_or("-"));
+        format!(
+            "{metric} {} {part}: {:?}",
+            series.host,
+            series.points.iter().map(|point| point.value).collect::<Vec<_>>()
+        )
+    };
+    assert_eq!(
+        known.measures.series.iter().map(shown).collect::<Vec<_>>(),
+        [
+            "flops_any n1 core 3 #1: [1.0]",
+            "flops_any n1 core 3 #2: [10.0]",
+            "flops_any n1 core 4: [100.0]",
+            "flops_any n2 core 3: [1000.0]",
+            "flops_any n2 -: [1000.0]",
+            "mem_bw n1 node #1: [1.0]",
+            "mem_bw n1 node #2: [2.0]",
+        ]
+    );
+    // They are written as they came.
+    let away = tempfile::tempdir().unwrap();
+    let mut writer = Writer::new(away.path(), false).unwrap();
+    assert_eq!(writer.job(known).unwrap().left_out, 0);
+    let packed = fs::read(away.path().join("c/0/007/1700000000/data.json.gz")).unwrap();
+    let written: Value = serde_json::from_reader(flate2::read::GzDecoder::new(&packed[..])).unwrap();
+    let ids = |scope: &Value| {
+        let series = scope["series"].as_array().unwrap();
+        series.iter().map(|series| series["id"].as_str().unwrap_or("-").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (ids(&written["flops_any"]["core"]), ids(&written["mem_bw"]["node"])),
+        (
+            vec!["3".to_owned(), "3".to_owned(), "4".to_owned(), "3".to_owned()],
+            vec!["-".to_owned(), "-".to_owned()],
+        )
+    );
+    assert_eq!(written["mem_bw"]["node"].get("repeated"), None);
+}

@@ -4,10 +4,13 @@
 //!
 //! Value `i` is kept at the start of the job plus `i` steps, and what is null is absent. A series of a whole node has no
 //! part; one of less has its scope and id as part, `hwthread 3`. Where a metric has no series of whole nodes, they are made of
-//! the coarsest scope that it has ([`super::scope`]). Everything else that the file says is kept as the
+//! the coarsest scope that it has ([`super::scope`]). Series with the same host and id cannot both be right: they are numbered,
+//! `hwthread 3 #1`, and none of them counts as the node's. Everything else that the file says is kept as the
 //! [`Other`] `clustercockpit.data.json`, in the same form with `points`, the length of the lists, instead of the series
-//! (a list of lengths where they differ), since an absent value at the end does not tell that there was one.
+//! (a list of lengths where they differ), since an absent value at the end does not tell that there was one; `repeated` says
+//! that some are numbered.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{BufReader, Read};
 use std::marker::PhantomData;
@@ -27,6 +30,9 @@ use crate::time::SECOND;
 
 /// Longer than the file of any job that was seen: a thousand nodes for two days write less.
 pub const DATA_MAX: u64 = 512 << 20;
+
+/// In what is kept of a scope: some of its series have the same host and id.
+pub const REPEATED: &str = "repeated";
 
 /// Adds the series of a file to their job, or none of them; gives what of it counts for nothing.
 pub fn read(
@@ -67,10 +73,11 @@ struct Made<'a> {
     doubts: Vec<Reason>,
 }
 
-/// Which series are of one scope.
+/// Which series are of one scope, and on which nodes none of them counts.
 struct OfScope {
     scope: String,
     series: Range<usize>,
+    repeated: HashSet<String>,
 }
 
 impl Made<'_> {
@@ -78,11 +85,15 @@ impl Made<'_> {
     fn metric(&mut self, of: &Place, scopes: Pairs<Scope>) -> Result<Map<String, Value>, Reason> {
         let (mut kept, mut coarsest): (_, Option<OfScope>) = (Map::new(), None);
         for (scope, content) in scopes.0 {
-            let (said, series) = content.place(&Place { scope: &scope, ..*of })?;
+            let (mut said, series) = content.place(&Place { scope: &scope, ..*of })?;
             let first = self.series.len();
             self.series.extend(series);
+            let repeated = self.number_repeated(of.metric, first);
+            if !repeated.is_empty() {
+                said[REPEATED] = true.into();
+            }
             kept.insert(scope.clone(), said);
-            let found = OfScope { scope, series: first..self.series.len() };
+            let found = OfScope { scope, series: first..self.series.len(), repeated };
             let is_coarser = |known: &OfScope| scope::rank(&found.scope) < scope::rank(&known.scope);
             let is_there = found.scope == NODE || !found.series.is_empty();
             if is_there && coarsest.as_ref().is_none_or(is_coarser) {
@@ -96,7 +107,8 @@ impl Made<'_> {
     }
 
     fn aggregate(&mut self, metric: &str, of: &OfScope) {
-        let parts: Vec<&Series> = self.series[of.series.clone()].iter().collect();
+        let counts = |series: &&Series| !of.repeated.contains(&series.host);
+        let parts: Vec<&Series> = self.series[of.series.clone()].iter().filter(counts).collect();
         match scope::nodes(&parts, self.aggregations.get(metric)) {
             Some(nodes) => self.series.extend(nodes),
             None => {
@@ -104,6 +116,25 @@ impl Made<'_> {
                 self.doubts.push(Reason::NoAggregation { metric, scope });
             }
         }
+    }
+
+    /// Numbers the series that have the same host and part, from the first of a scope on; gives these hosts.
+    fn number_repeated(&mut self, metric: &str, first: usize) -> HashSet<String> {
+        let key = |series: &Series| (series.host.clone(), series.part.clone());
+        let mut counts: HashMap<_, (usize, usize)> = HashMap::new();
+        self.series[first..].iter().for_each(|series| counts.entry(key(series)).or_default().0 += 1);
+        counts.retain(|_, (count, _)| *count > 1);
+        for series in &mut self.series[first..] {
+            let Some((_, number)) = counts.get_mut(&key(series)) else { continue };
+            let part = series.part.as_deref().unwrap_or(NODE);
+            if *number == 0 {
+                let [metric, part, host] = [metric, part, &series.host].map(|text| quoted(text.as_bytes()));
+                self.doubts.push(Reason::SameSeries { metric, part, host });
+            }
+            *number += 1;
+            series.part = Some(format!("{part} #{number}"));
+        }
+        counts.into_keys().map(|(host, _)| host).collect()
     }
 }
 
@@ -172,6 +203,7 @@ impl Scope {
         let is_same = lengths.windows(2).all(|pair| pair[0] == pair[1]);
         let points = if is_same { json!(lengths.first().unwrap_or(&0)) } else { json!(lengths) };
         kept.insert("points".into(), points);
+        kept.remove(REPEATED);
         Ok((kept.into(), all))
     }
 }

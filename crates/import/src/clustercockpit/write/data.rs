@@ -10,6 +10,7 @@ use record::measure::{SCOPES, Series};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
+use crate::clustercockpit::data::REPEATED;
 use crate::clustercockpit::scope::NODE;
 use crate::clustercockpit::{Known, LAYOUT, kept, unit};
 use crate::time::SECOND;
@@ -78,6 +79,7 @@ pub fn groups(known: &Known) -> (Vec<Group<'_>>, usize) {
             groups.push(Group { is_made, ..Group::new(metric, scope, unit, known) });
             groups.len() - 1
         });
+        let id = if groups[at].rest.contains_key(REPEATED) { id.and_then(without_number) } else { id };
         groups[at].lines.push(Line { series, id, length: 0 });
     }
     groups.iter_mut().for_each(|group| group.settle(known));
@@ -114,6 +116,15 @@ fn scope(part: Option<&str>, is_theirs: impl Fn(&str) -> bool) -> Option<(&str, 
     part.starts_with("gpu").then_some(("accelerator", Some(part)))
 }
 
+/// The id of one of several series that had the same, `3 #2`.
+fn without_number(id: &str) -> Option<&str> {
+    let number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    match id.rsplit_once('#') {
+        Some((id, last)) if number(last) => Some(id.strip_suffix(' ')?),
+        _ => Some(id),
+    }
+}
+
 /// How long a list was, as it was kept: one number for all, or one for each.
 fn length(points: &Value, at: usize) -> u64 {
     points.get(at).unwrap_or(points).as_u64().unwrap_or(0)
@@ -140,6 +151,7 @@ impl Group<'_> {
             self.unit = unit::object(Some(unit));
         }
         let points = self.rest.remove("points");
+        self.rest.remove(REPEATED);
         let took = known.job.elapsed.filter(|_| points.is_none());
         let most = took.map_or(STEPS_MAX, |took| took.div_ceil(SECOND) / self.timestep + 1).min(STEPS_MAX);
         for at in 0..self.lines.len() {
