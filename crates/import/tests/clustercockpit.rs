@@ -130,8 +130,9 @@ fn fields_have_their_places() {
         ("requestedMemory", Some("16")),
         ("of tomorrow", Some(r#"[null,{"a":1}]"#)),
         ("footprint", Some(r#"{"cpu_load_avg":1.5,"mem_used_max":7,"odd":1}"#)),
-        ("jobId", None),
-        ("startTime", None),
+        // What there is a field for is kept as it was, too.
+        ("jobId", Some("4007")),
+        ("submitTime", Some("1699999940")),
     ] {
         assert_eq!(other(&known, name).as_deref(), expected, "{name}");
     }
@@ -614,7 +615,8 @@ fn another_record_is_not_overwritten_unasked() {
     assert!(write(&known, false).unwrap().is_new);
     assert!(!write(&known, false).unwrap().is_new);
     let (mut other_meta, mut other_data) = (known.clone(), known.clone());
-    other_meta.job.user = Some("v".into());
+    let user = other_meta.job.others.iter_mut().find(|other| other.name == "clustercockpit.user").unwrap();
+    (other_meta.job.user, user.value) = (Some("v".into()), "\"v\"".into());
     other_data.measures.series[0].points[0].value = 77.0;
     for other in [&other_meta, &other_data] {
         assert!(matches!(write(other, false), Err(Error::Exists { .. })));

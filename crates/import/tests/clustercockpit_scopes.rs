@@ -232,3 +232,23 @@ fn series_with_the_same_host_and_id_are_kept_apart_and_reported() {
     );
     assert_eq!(written["mem_bw"]["node"].get("repeated"), None);
 }
+
+#[test]
+fn what_they_said_of_a_job_while_it_ran_is_no_longer_written_when_it_has_ended() {
+    let dir = archive(None, &json!({}));
+    let file = "c/0/007/1700000000/meta.json";
+    let mut meta: Value = serde_json::from_slice(&fs::read(dir.path().join(file)).unwrap()).unwrap();
+    meta["jobState"] = "running".into();
+    fs::write(dir.path().join(file), meta.to_string()).unwrap();
+    let mut known = only(read(dir.path()));
+    let written = |known: &Known| {
+        let away = tempfile::tempdir().unwrap();
+        Writer::new(away.path(), false).unwrap().job(known).unwrap();
+        let meta: Value = serde_json::from_slice(&fs::read(away.path().join(file)).unwrap()).unwrap();
+        (meta["jobState"].as_str().unwrap().to_owned(), meta["duration"].as_u64().unwrap())
+    };
+    assert_eq!(written(&known), ("running".to_owned(), 120));
+    known.job.state = Some(record::accounting::State::Timeout);
+    (known.job.end, known.job.elapsed) = (Some((START + 600) * SECOND), Some(600 * SECOND));
+    assert_eq!(written(&known), ("timeout".to_owned(), 600));
+}

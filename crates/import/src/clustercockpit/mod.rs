@@ -6,8 +6,8 @@
 //! * [`scope`]: what of a metric counts as a node's, where parts of nodes were measured.
 //! * [`write`]: a job in their form.
 //!
-//! Metrics keep their names. What has no field in our records is kept as an [`Other`], `clustercockpit.` and the key of
-//! `meta.json`, so that a job that is written again says the same.
+//! Metrics keep their names. All of `meta.json` is kept as [`Other`]s besides, `clustercockpit.` and the key, so that a job that is
+//! written again says the same, whatever its batch system said of it since.
 
 use std::io;
 
