@@ -234,6 +234,38 @@ fn series_with_the_same_host_and_id_are_kept_apart_and_reported() {
 }
 
 #[test]
+fn what_a_job_and_a_cluster_said_of_themselves_is_written_as_it_was() {
+    let dir = archive(None, &json!({}));
+    let text = "{ \"name\": \"c\",\n\t\"metricConfig\": [], \"subClusters\": [1.50], \"of tomorrow\": null }";
+    fs::write(dir.path().join("c/cluster.json"), text).unwrap();
+    let file = "c/0/007/1700000000/meta.json";
+    let mut meta: Value = serde_json::from_slice(&fs::read(dir.path().join(file)).unwrap()).unwrap();
+    (meta["arrayJobId"], meta["walltime"], meta["partition"]) = (json!(0), json!(0), json!(""));
+    fs::write(dir.path().join(file), meta.to_string()).unwrap();
+    let mut found = read(dir.path());
+    assert_eq!(found.clusters, [("c".to_owned(), text.to_owned())]);
+    let job = &mut found.jobs[0].job;
+    assert_eq!((job.array_job, job.time_limit, job.partition.as_deref()), (None, None, None));
+    // The batch system says something else, and more.
+    (job.account, job.cpus, job.end) = (Some("physics".into()), Some(3), Some((START + 9) * SECOND));
+    (job.submit, job.name) = (Some((START - 5) * SECOND), Some(b"heat".as_slice().into()));
+    let away = tempfile::tempdir().unwrap();
+    let mut writer = Writer::new(away.path(), false).unwrap();
+    found.clusters.into_iter().for_each(|(cluster, text)| writer.describe(cluster, text));
+    writer.describe("other".into(), "{}".into());
+    writer.job(&found.jobs[0]).unwrap();
+    writer.finish().unwrap();
+    let written: Value = serde_json::from_slice(&fs::read(away.path().join(file)).unwrap()).unwrap();
+    let mut expected = meta;
+    expected["numHwthreads"] = 3.into();
+    expected["submitTime"] = (START - 5).into();
+    expected["metaData"] = json!({"jobName": "heat"});
+    assert_eq!(written, expected);
+    assert_eq!(fs::read(away.path().join("c/cluster.json")).unwrap(), text.as_bytes());
+    assert!(!away.path().join("other").exists());
+}
+
+#[test]
 fn what_they_said_of_a_job_while_it_ran_is_no_longer_written_when_it_has_ended() {
     let dir = archive(None, &json!({}));
     let file = "c/0/007/1700000000/meta.json";

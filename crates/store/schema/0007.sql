@@ -30,3 +30,10 @@ CREATE TABLE job_measure (
     nodes UINTEGER,
     readings UBIGINT
 );
+
+-- A cluster as ClusterCockpit describes it, as it is: only whoever takes jobs back there reads it.
+CREATE TABLE cluster_description (
+    cluster VARCHAR NOT NULL,
+    text VARCHAR NOT NULL,
+    told_ns BIGINT NOT NULL
+);

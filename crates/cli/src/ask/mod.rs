@@ -27,7 +27,7 @@ use crate::args::{
     UsedArgs, UsesArgs, WhoamiArgs,
 };
 use server::Login;
-pub use server::Server;
+pub use server::{NotPosted, Server};
 use show::{Column, Shape};
 
 type Parameters = Vec<(&'static str, String)>;

@@ -1,6 +1,6 @@
 //! The directory with jobs that are over: `version.txt`, `CLUSTER/cluster.json`, and for each job
 //! `CLUSTER/<number / 1000>/<number % 1000>/<start>/` with `meta.json` and `data.json`, mostly as `data.json.gz`. `cluster.json`
-//! says how metrics are aggregated.
+//! says how metrics are aggregated, and is kept as it is for the way back.
 //!
 //! Of the versions 1 to 3 all is read that has the form of these. One job is in memory at a time.
 
@@ -19,7 +19,7 @@ use crate::sink::{At, Outcome, Problem, Reason};
 /// The newest version that is understood.
 pub(super) const VERSION: u64 = 3;
 
-/// Longer than any description of a cluster.
+/// A description of a cluster is sent at once.
 const CLUSTER_MAX: u64 = 4 << 20;
 
 /// How an archive is read.
@@ -44,7 +44,7 @@ pub fn read(dir: &Path, options: &Options, sink: &mut impl Takes) -> Result<(), 
     let mut clusters = directories(dir).map_err(Error::io(dir))?;
     clusters.sort();
     clusters.iter().try_for_each(|cluster| {
-        walk.cluster(cluster);
+        walk.cluster(cluster)?;
         walk.descend(cluster, 3)
     })
 }
@@ -94,17 +94,22 @@ impl<S: Takes> Walk<'_, S> {
     }
 
     /// Reads what there is of a description: without one, jobs are read all the same.
-    fn cluster(&mut self, dir: &Path) {
+    fn cluster(&mut self, dir: &Path) -> Result<(), Error> {
         (self.aggregations, self.unclear) = (Aggregations::default(), HashSet::new());
-        let file = dir.join("cluster.json");
-        if !file.exists() {
-            return;
-        }
+        let (file, name) = (dir.join("cluster.json"), dir.file_name().and_then(|name| name.to_str()));
+        let Some(name) = name.filter(|_| file.exists()) else { return Ok(()) };
         let text = whole(&file, "cluster.json", CLUSTER_MAX)
             .and_then(|bytes| String::from_utf8(bytes).map_err(|_| Reason::NoText));
-        match text.and_then(|text| description(&text)) {
-            Ok(aggregations) => self.aggregations = aggregations,
-            Err(reason) => self.report(&file, b"", Outcome::Doubted, reason),
+        let read = text.and_then(|text| Ok((description(&text)?, text)));
+        match read {
+            Ok((aggregations, text)) => {
+                self.aggregations = aggregations;
+                self.sink.cluster(name, &text).map_err(Error::io(&file))
+            }
+            Err(reason) => {
+                self.report(&file, b"", Outcome::Doubted, reason);
+                Ok(())
+            }
         }
     }
 

@@ -44,6 +44,10 @@ pub struct Known {
 pub trait Takes {
     /// An error ends the reading.
     fn job(&mut self, known: Known) -> io::Result<()>;
+    /// A cluster and its `cluster.json` as it is, before its jobs.
+    fn cluster(&mut self, _name: &str, _text: &str) -> io::Result<()> {
+        Ok(())
+    }
     fn problem(&mut self, problem: Problem<'_>);
 }
 
@@ -51,6 +55,8 @@ pub trait Takes {
 #[derive(Debug, Default)]
 pub struct Collected {
     pub jobs: Vec<Known>,
+    /// Clusters with their descriptions.
+    pub clusters: Vec<(String, String)>,
     /// As they are shown to people.
     pub problems: Vec<String>,
     pub reasons: Vec<Reason>,
@@ -59,6 +65,11 @@ pub struct Collected {
 impl Takes for Collected {
     fn job(&mut self, known: Known) -> io::Result<()> {
         self.jobs.push(known);
+        Ok(())
+    }
+
+    fn cluster(&mut self, name: &str, text: &str) -> io::Result<()> {
+        self.clusters.push((name.to_owned(), text.to_owned()));
         Ok(())
     }
 

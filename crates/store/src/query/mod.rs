@@ -29,6 +29,7 @@ use digest::Site;
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, InterruptHandle, Row, ToSql, Transaction};
 use record::metric::Metric;
+use record::site::Description;
 use serde_json::{Map, Value, json};
 
 use crate::StoreError;
@@ -192,6 +193,11 @@ impl Reader {
     /// The machine as its batch system has it, with what the site says over it: all clusters, or one.
     pub fn site(&self, cluster: Option<&str>) -> Result<Value, StoreError> {
         self.ask(|snapshot| snapshot.site(cluster))
+    }
+
+    /// Clusters as they were described.
+    pub fn descriptions(&self) -> Result<Vec<Description>, StoreError> {
+        self.ask(|snapshot| snapshot.descriptions())
     }
 
     /// The batch jobs that run now, by their last readings.

@@ -1,6 +1,6 @@
 //! `cluster.json`: the least that describes a cluster, from the jobs that ran on it.
 //!
-//! Their schema wants rates and limits that no job tells; they are zero. A site that has its own description puts it in
+//! Their schema wants rates and limits that no job tells; they are zero. What a cluster has said of itself is written in
 //! place of this one.
 
 use std::collections::{BTreeMap, BTreeSet};
