@@ -14,6 +14,7 @@ use std::process::Output;
 use common::{Row, new_dir, parse, shared_data, wait_until};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde_json::json;
 use server::Server;
 
 const XDMOD: &str = "jobid,jobidraw,cluster,partition,qos,account,group,gid,user,uid,submit,eligible,start,end,elapsed,exitcode,\
@@ -220,6 +221,8 @@ fn clustercockpit_comes_and_goes() {
     // To another place and in again.
     let (away, other) = (dir.path().join("away"), new_dir());
     tell(&server, &["export", "clustercockpit", away.to_str().unwrap()]);
+    let description = |dir: &Path| fs::read(dir.join("emmy/cluster.json")).unwrap();
+    assert_eq!(description(&away), description(&archive));
     let second = start(other.path());
     import(&second, &away);
     wait_for_characteristics(&second);
@@ -258,6 +261,84 @@ fn check_statistics(server: &Server, of_job: &Path) {
         assert!(low <= median && median <= high, "{found}");
     }
     assert_eq!(checked, 24);
+}
+
+/// An archive in ClusterCockpit's form with a job that was measured per node and per core, and without a submit time.
+fn clustercockpit_archive(dir: &Path) -> (Row, &'static str) {
+    let cluster = "{\"name\": \"tiny\",  \"metricConfig\": [{\"name\": \"mem_bw\", \"aggregation\": \"sum\"}], \"of\": 1.50}";
+    let meta = json!({
+        "jobId": 17, "user": "alice", "project": "no project", "cluster": "tiny", "subCluster": "s", "numNodes": 1,
+        "shared": "none", "jobState": "completed", "startTime": 1_767_268_800, "duration": 100, "arrayJobId": 0,
+        "resources": [{"hostname": "n1", "hwthreads": [0, 1]}], "metaData": {"jobName": "heat"},
+        "statistics": {"flops_any": {"unit": {"base": "F/s"}, "avg": 45.01, "min": 45.01, "max": 45.01}},
+    });
+    let cores = |value: f64| {
+        let one = |core: u32| json!({"hostname": "n1", "id": core.to_string(), "data": [value, value]});
+        json!({"unit": {"base": "F/s"}, "timestep": 60, "series": (0..72).map(one).collect::<Vec<_>>()})
+    };
+    let node = json!({"unit": {"base": "F/s"}, "timestep": 60, "series": [{"hostname": "n1", "data": [45.012, 45.012]}]});
+    let data = json!({"flops_any": {"node": node, "core": cores(0.5)}, "mem_bw": {"core": cores(2.0)}});
+    let job = dir.join("tiny/0/017/1767268800");
+    fs::create_dir_all(&job).unwrap();
+    fs::write(dir.join("version.txt"), "3").unwrap();
+    fs::write(dir.join("tiny/cluster.json"), cluster).unwrap();
+    fs::write(job.join("meta.json"), meta.to_string()).unwrap();
+    fs::write(job.join("data.json"), data.to_string()).unwrap();
+    (meta, cluster)
+}
+
+#[test]
+fn a_job_of_slurm_and_clustercockpit_is_one_job_whichever_comes_first() {
+    for is_slurm_first in [true, false] {
+        let dir = new_dir();
+        let server = start(dir.path());
+        let (archive, log) = (dir.path().join("archive"), dir.path().join("sacct.log"));
+        let (mut meta, cluster) = clustercockpit_archive(&archive);
+        let rows = "JobID|JobIDRaw|Cluster|User|Account|Submit|Start|End|State|ExitCode|NNodes|NCPUS|NodeList\n\
+            12_3|17|tiny|alice|physics|2026-01-01T10:00:00|2026-01-01T12:00:20|2026-01-01T12:02:00|FAILED|3:0|1|2|n1\n";
+        fs::write(&log, rows).unwrap();
+        let slurm = ["import", "slurm", "--time-zone", "UTC", "--file", log.to_str().unwrap()];
+        let theirs = ["import", "clustercockpit", archive.to_str().unwrap()];
+        if is_slurm_first {
+            tell(&server, &slurm);
+        }
+        assert!(text_of(&tell(&server, &theirs)).contains("1 jobs: "));
+        tell(&server, &["notes", "add", "--job", "17", "slow"]);
+        for again in [&slurm[..], &theirs, &slurm] {
+            let said = text_of(&tell(&server, again));
+            assert!(said.contains("0 new, 1 known before"), "{said}");
+        }
+        let columns = "job,project,state,exit_code,name,submit,flops_any_avg,flops_any_max,mem_bw_avg";
+        // A metric is a column from its first value on.
+        wait_until("the statistics", || {
+            let known = "flops_any_avg is known and mem_bw_median is known";
+            jobs(&server, &["--where", known, "--count"]).first().is_some_and(|row| row["count"] == 1)
+        });
+        let found = jobs(&server, &["--fmt", columns]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let row = &found[0];
+        assert_eq!(
+            (&row["project"], &row["state"], &row["exit_code"]),
+            (&json!("physics"), &json!("FAILED"), &json!(3))
+        );
+        assert_eq!(
+            (&row["name"], &row["flops_any_avg"], &row["flops_any_max"]),
+            (&json!("heat"), &json!(45.012), &json!(45.012))
+        );
+        assert_eq!(row["mem_bw_avg"], 144.0);
+        assert_eq!(
+            parse(&server.ask(&["notes", "list", "--job", "17", "--json"]).output().unwrap()).len(),
+            1
+        );
+        // Back to where it came from, nothing has changed.
+        let away = dir.path().join("away");
+        tell(&server, &["export", "clustercockpit", away.to_str().unwrap()]);
+        let file = away.join("tiny/0/017/1767268800/meta.json");
+        meta["submitTime"] = 1_767_261_600.into();
+        meta["numHwthreads"] = 2.into();
+        assert_eq!(serde_json::from_slice::<Row>(&fs::read(file).unwrap()).unwrap(), meta);
+        assert_eq!(fs::read(away.join("tiny/cluster.json")).unwrap(), cluster.as_bytes());
+    }
 }
 
 #[test]

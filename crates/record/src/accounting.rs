@@ -148,6 +148,10 @@ pub struct Accounting {
     #[n(55)]
     #[cbor(default)]
     pub others: Vec<Other>,
+    /// A monitoring system's record of the job: its batch system's counts more, and lacks some of it.
+    #[n(70)]
+    #[cbor(default)]
+    pub from_monitoring: bool,
 }
 
 /// What a job had on one node.

@@ -2,9 +2,11 @@
 -- times larger than what was measured of it, and rows with five hundred empty columns take four times as long to write.
 -- id is a hash of cluster, number and time of submission: a job that is queued again is another one, with the same number.
 -- NULL is unknown, or not yet.
+-- source: NULL is its batch system, 'monitoring' another system that has a record of it, 'both' what both say.
 CREATE TABLE accounting (
     id UBIGINT NOT NULL,
     cluster VARCHAR,
+    source VARCHAR,
     job VARCHAR,
     shown VARCHAR NOT NULL,
     array_job UBIGINT,

@@ -44,6 +44,8 @@ pub struct Writer {
     pub(crate) newest_submit: i64,
     /// Whether there are accounts of jobs that were only measured.
     pub(crate) has_measured: bool,
+    /// Whether there are records of jobs that another may complete.
+    pub(crate) has_incomplete: bool,
     /// Jobs that are to be bound to what others measured.
     pub(crate) measured: measures::Pending,
     pub(crate) tags: Arc<tags::Shared>,
@@ -90,6 +92,7 @@ impl Writer {
             node_lists: HashSet::new(),
             newest_submit: i64::MIN,
             has_measured: false,
+            has_incomplete: false,
             measured: measures::Pending::default(),
             tags,
             people,

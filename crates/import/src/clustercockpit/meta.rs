@@ -56,7 +56,7 @@ pub fn read(bytes: &[u8]) -> Result<(Known, Vec<Reason>), Reason> {
 pub(super) fn job(map: Map<String, Value>) -> Result<(Known, Vec<Reason>), Reason> {
     let mut whole = map.clone();
     let mut fields = Fields { map, doubts: Vec::new() };
-    let mut job = Accounting::default();
+    let mut job = Accounting { from_monitoring: true, ..Accounting::default() };
     name(&mut fields, &mut job)?;
     job.user = fields.text("user")?;
     job.account = fields.text("project")?;

@@ -2,6 +2,7 @@
 
 mod accounts;
 pub(crate) mod measured;
+pub(crate) mod merge;
 mod redact;
 mod rows;
 
@@ -82,6 +83,7 @@ impl Writer {
         if !is_later {
             create_incoming(&self.connection)?;
         }
+        let has_incomplete = self.has_incomplete || accounts.has_incomplete;
         let transaction = self.connection.transaction()?;
         let lists = keep_lists(&transaction, &self.node_lists, &accounts.node_lists)?;
         let accounted = if is_later || are_new(&transaction, accounts)? {
@@ -89,14 +91,24 @@ impl Writer {
             Accounted { new: accounts.ids.len() as u64, ..Accounted::default() }
         } else {
             append(&transaction, "temp", INCOMING, &accounts.rows)?;
+            if has_incomplete {
+                merge::fill(&transaction, &accounts.there())?;
+            }
             replace(&transaction, &accounts.there())?
         };
         accounts.places.append(&transaction, &self.database, DUE)?;
         let declared = self.tags.get();
         let voices = wish(&transaction, &declared, &self.people.get(), &accounts.wishes, &accounts.there())?;
         let has_measured = self.has_measured && measured::give_way(&transaction, &accounts.names, &declared)?;
+        let (united, gone) = if has_incomplete {
+            merge::unite(&transaction, accounts, &declared)?
+        } else {
+            Default::default()
+        };
         transaction.commit()?;
         self.has_measured = has_measured;
+        self.has_incomplete = has_incomplete;
+        self.measured.now(united, now_ns());
         self.node_lists.extend(lists);
         self.newest_submit = self.newest_submit.max(accounts.newest);
         for (id, (start, end)) in accounts.ids.iter().zip(&accounts.times) {
@@ -106,7 +118,7 @@ impl Writer {
             self.declare_tags()?;
         }
         self.add_voices(voices);
-        Ok(Accounted { older: accounted.older + accounts.older, ..accounted })
+        Ok(Accounted { older: accounted.older + accounts.older, ..accounted.with_gone(gone) })
     }
 
     /// Which lists of nodes are kept already, when the newest job was submitted, and whether there are accounts of ours.
@@ -122,6 +134,7 @@ impl Writer {
         let newest: Option<i64> = self.connection.query_row(newest, [], |row| row.get(0))?;
         self.newest_submit = newest.unwrap_or(i64::MIN);
         self.has_measured = measured::are_there(&self.connection)?;
+        self.has_incomplete = merge::are_there(&self.connection)?;
         Ok(())
     }
 }

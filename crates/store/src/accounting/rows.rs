@@ -14,6 +14,7 @@ use record::bytes::Bytes;
 use record::entry::Nanos;
 use serde_json::{Map, Value};
 
+use super::merge::MONITORING;
 use super::{nanos, redact};
 use crate::StoreError;
 
@@ -145,6 +146,7 @@ fn identity(all: &Rows<Accounting>) -> Named {
     vec![
         ("id", all.ids()),
         ("cluster", all.word(|job| &job.cluster)),
+        ("source", all.text(|job| job.from_monitoring.then_some(Cow::Borrowed(MONITORING)))),
         ("job", all.word(|job| &job.job)),
         ("shown", all.text(|job| Some(Cow::Borrowed(&job.shown)))),
         ("array_job", all.count(|job| job.array_job)),

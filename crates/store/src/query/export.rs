@@ -13,9 +13,10 @@ use serde_json::Value;
 use super::jobs::{ACCOUNTED, Which};
 use super::{Conditions, Reader, Snapshot, in_list};
 use crate::StoreError;
+use crate::accounting::merge::MONITORING;
 
 /// The columns that are read back, in the order of [`job`].
-const COLUMNS: &str = "id, cluster, job, shown, array_job, array_task, array_waiting, het_job, het_offset, sluid, \"user\", uid, \
+const COLUMNS: &str = "id, cluster, source, job, shown, array_job, array_task, array_waiting, het_job, het_offset, sluid, \"user\", uid, \
     \"group\", gid, project, partition, qos, reservation, wckey, name, submit_ns, eligible_ns, start_ns, end_ns, elapsed_ns, limit_ns, \
     is_unlimited, state, also, cancelled_by, exit_code, signal, derived_exit_code, derived_signal, reason, restarts, nodes, cores, \
     requested_cores, tasks, requested_memory, requested_memory_per, requested, allocated, node_list, comment, admin_comment, \
@@ -244,6 +245,7 @@ fn job(row: &Row) -> duckdb::Result<(u64, Accounting)> {
     let state = |text: &str| State::named(text.as_bytes());
     let job = Accounting {
         cluster: next.next()?,
+        from_monitoring: next.next::<Option<String>>()?.as_deref() == Some(MONITORING),
         job: next.next()?,
         shown: next.next()?,
         array_job: next.next()?,
