@@ -79,15 +79,24 @@ fn connect(from: [u8; 4], port: u16) -> std::io::Result<TcpStream> {
 
 /// The status with which a line is answered, with these headers.
 fn post(from: [u8; 4], port: u16, headers: &str) -> String {
+    status(&answer(from, port, headers, LINE.as_bytes())).to_owned()
+}
+
+/// The whole answer to a body.
+fn answer(from: [u8; 4], port: u16, headers: &str, body: &[u8]) -> String {
     wait_until("the importer to listen", || connect(from, port).is_ok());
     let mut stream = connect(from, port).unwrap();
-    let length = LINE.len();
-    let request =
-        format!("POST /write?precision=s HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n{LINE}");
-    let _ = stream.write_all(request.as_bytes());
+    let length = body.len();
+    let head = format!("POST /write?precision=s HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n");
+    let _ = stream.write_all(head.as_bytes());
+    let _ = stream.write_all(body);
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);
-    answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    answer
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or_default()
 }
 
 const HERE: [u8; 4] = [127, 0, 0, 1];
@@ -202,6 +211,26 @@ fn slow_senders_keep_nobody_waiting() {
     }
     drop(slow);
     assert!(importer.stop().contains("21 readings"));
+}
+
+#[test]
+fn gzip_posts_are_taken_and_a_bomb_is_not() {
+    let packed = |body: &[u8]| {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        packer.write_all(body).unwrap();
+        packer.finish().unwrap()
+    };
+    let port = free_port();
+    let importer = Importer::start(&["influx", "--http", &port.to_string()]);
+    let header = "Content-Encoding: gzip\r\n";
+    assert_eq!(status(&answer(HERE, port, header, &packed(LINE.as_bytes()))), "204");
+    let bomb = packed(&vec![b'\n'; 100 << 20]);
+    assert!(bomb.len() < 1 << 20);
+    assert_eq!(status(&answer(HERE, port, header, &bomb)), "413");
+    assert_eq!(status(&answer(HERE, port, header, &packed(LINE.as_bytes()))), "204");
+    let said = importer.stop();
+    assert!(said.contains("2 readings"), "{said}");
+    assert!(said.contains("1 without a value: longer than anybody means"), "{said}");
 }
 
 /// The values of a key in a unit, each word for itself.

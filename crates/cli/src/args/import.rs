@@ -170,7 +170,7 @@ pub struct ImportInfluxArgs {
     /// Listen to packets here, on loopback if there is no address
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     pub listen: Option<SocketAddr>,
-    /// Take posts here, on loopback if there is no address: /write, /api/v2/write
+    /// Take posts here, plain or gzip, on loopback if there is no address: /write, /api/v2/write
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     pub http: Option<SocketAddr>,
     /// Posts must have the token in this file: Authorization: Token … or Bearer …
