@@ -213,6 +213,26 @@ fn slow_senders_keep_nobody_waiting() {
     assert!(importer.stop().contains("21 readings"));
 }
 
+/// Telegraf's way, with a line that something else has written in between.
+#[test]
+fn a_line_that_is_not_line_protocol_is_named_and_the_others_are_kept() {
+    let port = free_port();
+    let importer = Importer::start(&["influx", "--http", &port.to_string()]);
+    let body =
+        format!("{LINE}\n\n{{\"name\": 1}}\nanother broken line\nsystem,host=n1 load1=2.5 1700000010\n");
+    let said = answer(HERE, port, "", body.as_bytes());
+    assert_eq!(status(&said), "400", "{said}");
+    assert!(said.contains("line 3") && said.contains(r#"{\"name\":"#), "{said}");
+    // What Telegraf looks for, not to send all of it again.
+    assert!(said.contains("partial write: unable to parse") && !said.contains("another"), "{said}");
+    assert!(said.contains("2 lines"), "{said}");
+    // A line without a host has its form.
+    assert_eq!(status(&answer(HERE, port, "", b"system load1=1.5 1700000000")), "204");
+    let said = importer.stop();
+    assert!(said.contains("2 readings, 2 values"), "{said}");
+    assert!(said.contains("2 without a value: not of the form it should have"), "{said}");
+}
+
 #[test]
 fn gzip_posts_are_taken_and_a_bomb_is_not() {
     let packed = |body: &[u8]| {

@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use import::collectd::csv::{self, Place};
 use import::collectd::{Network, Security, Stored, Types, Users, http as post};
-use import::monitor::Take;
+use import::monitor::{Dropped, Take};
 
 use super::gate::Gate;
+use super::request::Refusal;
 use super::{Shared, http, lock, open, serve, spawn, udp};
 use crate::args::{CollectdSecurity, ImportCollectdArgs};
 use crate::import_command::stop::Stop;
@@ -39,7 +40,10 @@ pub fn run(args: &ImportCollectdArgs) -> Result<bool> {
         let (listener, feed, stop) = (http::bind(address)?, feed.clone(), stop.clone());
         sources.push(spawn("write_http", &stop.clone(), move || {
             http::serve(&listener, &gate, &feed, &stop, |_, body| {
-                Ok(post::read(body, stored, &mut *lock(&feed))?)
+                post::read(body, stored, &mut *lock(&feed)).map_err(|error| {
+                    let text = format!("not what write_http posts with Format \"JSON\": {error}");
+                    Refusal::new(400, text).counted(Dropped::Malformed)
+                })
             })
         })?);
     }

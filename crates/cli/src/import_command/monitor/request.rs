@@ -39,11 +39,16 @@ pub struct Refusal {
     pub text: String,
     /// What is counted: something was sent, and is not taken.
     pub dropped: Option<Dropped>,
+    pub is_json: bool,
 }
 
 impl Refusal {
     pub fn new(status: u16, text: impl Into<String>) -> Refusal {
-        Refusal { status, text: text.into(), dropped: None }
+        Refusal { status, text: text.into(), dropped: None, is_json: false }
+    }
+
+    pub fn json(status: u16, value: &serde_json::Value) -> Refusal {
+        Refusal { is_json: true, ..Refusal::new(status, value.to_string()) }
     }
 
     pub fn counted(self, why: Dropped) -> Refusal {
