@@ -7,9 +7,11 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{jobglass, root, wait_until};
+use record::measure::{Measures, Series};
 use rustix::net::{AddressFamily, SocketType};
 
 /// A line of InfluxDB's protocol.
@@ -251,6 +253,75 @@ fn gzip_posts_are_taken_and_a_bomb_is_not() {
     let said = importer.stop();
     assert!(said.contains("2 readings"), "{said}");
     assert!(said.contains("1 without a value: longer than anybody means"), "{said}");
+}
+
+/// A server that says yes to all, and what was posted to it.
+struct Yes {
+    address: SocketAddr,
+    posted: Arc<Mutex<Vec<Measures>>>,
+}
+
+impl Yes {
+    fn start() -> Yes {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, posted) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<Measures>>>::default());
+        let kept = posted.clone();
+        // Ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                kept.lock().unwrap().extend(Yes::take(stream.unwrap()));
+            }
+        });
+        Yes { address, posted }
+    }
+
+    fn take(mut stream: TcpStream) -> Option<Measures> {
+        let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+        loop {
+            let count = stream.read(&mut piece).ok().filter(|count| *count > 0)?;
+            bytes.extend_from_slice(&piece[..count]);
+            let Some(head) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+            let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
+            let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            if bytes.len() < head + 4 + length.parse::<usize>().unwrap() {
+                continue;
+            }
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}");
+            return minicbor::decode(&bytes[head + 4..]).ok();
+        }
+    }
+
+    /// Each series with its values.
+    fn series(&self) -> Vec<(String, Vec<f64>)> {
+        let posted = self.posted.lock().unwrap();
+        let series = posted.iter().flat_map(|measures| &measures.series);
+        let values = |series: &Series| series.points.iter().map(|point| point.value).collect();
+        series.map(|series| (series.metric.text().to_owned(), values(series))).collect()
+    }
+}
+
+/// The parts of a node's memory are a round that ends with the next one, which never comes.
+#[test]
+fn what_was_put_together_is_sent_when_the_importer_is_stopped() {
+    let (server, port) = (Yes::start(), free_port());
+    let url = format!("http://{}", server.address);
+    let importer = Importer::start(&["collectd", "--http", &port.to_string(), "--server", &url]);
+    let item = |instance: &str, value: u64| {
+        format!(
+            r#"{{"values":[{value}],"dstypes":["gauge"],"dsnames":["value"],"time":1700000000.000,"interval":10.000,"host":"n1",
+            "plugin":"memory","plugin_instance":"","type":"memory","type_instance":"{instance}"}}"#
+        )
+    };
+    let parts = [("used", 1), ("free", 2), ("buffered", 4), ("cached", 8)];
+    let body: Vec<String> = parts.map(|(name, value)| item(name, value)).to_vec();
+    let body = format!("[{}]", body.join(","));
+    assert_eq!(status(&answer(HERE, port, "", body.as_bytes())), "204");
+    let said = importer.stop();
+    assert!(said.contains("2 values stored, 0 waiting, 0 lost"), "{said}");
+    assert_eq!(
+        server.series(),
+        [("node_memory_available".to_owned(), vec![14.0]), ("node_memory_total".to_owned(), vec![15.0])]
+    );
 }
 
 /// The values of a key in a unit, each word for itself.

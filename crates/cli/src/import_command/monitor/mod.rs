@@ -97,7 +97,6 @@ fn serve(
             eprintln!("jobglass: {}; {}", lock(feed).said(), deliver.said());
         }
     }
-    let is_ended = !stop.is_set();
     stop.set();
     let mut failed = None;
     for source in sources {
@@ -105,9 +104,8 @@ fn serve(
             failed.get_or_insert(error);
         }
     }
-    if is_ended {
-        lock(feed).finish();
-    }
+    // No more parts come, whoever has ended it.
+    lock(feed).finish();
     deliver.take(lock(feed).flush());
     deliver.finish();
     eprintln!("jobglass: {}; {}", lock(feed).said(), deliver.said());
