@@ -126,7 +126,7 @@ pub struct ImportCollectdArgs {
     /// Users and passwords, as collectd's AuthFile has them
     #[arg(long, value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
-    /// More types than those that are shipped with collectd
+    /// A site's own types; those of collectd's types.db 5.12 and later are known
     #[arg(long, value_name = "FILE")]
     pub types_db: Vec<PathBuf>,
     /// Take posts of write_http here, on loopback if there is no address
