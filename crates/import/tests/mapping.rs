@@ -115,12 +115,64 @@ fn a_share_needs_the_number_of_cores() {
     assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 2);
     assert_eq!(mapper.skipped().of(Skipped::Learned), 2);
     // Processors that are told apart are counted.
+    let mut mapper = self::mapper();
     let percent = |seconds| collectd("cpu/percent-user/value", seconds, Value::Gauge(50.0));
     let core = |core, seconds| collectd(&format!("cpu-{core}/cpu-user/value"), seconds, Value::Derive(0));
     assert_eq!(
         map(&mut mapper, &[core(0, 0), core(2, 0), core(1, 0), percent(0)]),
         "node_cpu_user 1500000000/s"
     );
+}
+
+fn later(reading: Reading, seconds: u64) -> Reading {
+    Reading { time: reading.time + seconds * SECOND, ..reading }
+}
+
+/// gmond tells the number of its processors when it likes, every twenty minutes: what came before is of as many.
+#[test]
+fn cpu_shares_wait_for_the_number_of_cores() {
+    let mut mapper = mapper();
+    let waiting =
+        [ganglia("cpu_user", 50.0), later(ganglia("cpu_user", 25.0), 20), ganglia("cpu_idle", 10.0)];
+    assert_eq!(map(&mut mapper, &waiting), "");
+    assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 3);
+    let mut other = ganglia("cpu_num", 8.0);
+    other.host = "n2".into();
+    assert_eq!(map(&mut mapper, &[other]), "", "another host");
+    let points = mapper.map(&later(ganglia("cpu_num", 4.0), 40));
+    let times: Vec<u64> = points.iter().map(|point| point.time / SECOND - NOON).collect();
+    assert_eq!(times, [0, 20, 0]);
+    assert_eq!(
+        points.iter().map(shown).collect::<Vec<_>>(),
+        ["node_cpu_user 2000000000/s", "node_cpu_user 1000000000/s", "node_cpu_idle 400000000/s"]
+    );
+    assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 0);
+    assert_eq!(map(&mut mapper, &[later(ganglia("cpu_num", 4.0), 60)]), "", "once");
+}
+
+/// The first of the cores says nothing of how many there are: the next round does.
+#[test]
+fn cpu_shares_before_cores_that_are_told_apart_wait_for_the_next_round() {
+    let mut mapper = mapper();
+    let total = |seconds| lines(&format!("cpu,cpu=cpu-total,host=n1 usage_user=50 {}", NOON + seconds));
+    let core = |core| lines(&format!("cpu,cpu=cpu{core},host=n1 usage_user=50 {NOON}"));
+    assert_eq!(map(&mut mapper, &total(0)), "");
+    assert_eq!(map(&mut mapper, &[core(0), core(1)].concat()), "");
+    assert_eq!(map(&mut mapper, &total(10)), "node_cpu_user 1000000000/s; node_cpu_user 1000000000/s");
+}
+
+/// Nobody ever says it: what waits has a bound, and all of it is counted.
+#[test]
+fn cpu_shares_that_wait_for_ever_are_bounded() {
+    let mut mapper = mapper();
+    for round in 0..5000 {
+        assert_eq!(map(&mut mapper, &[later(ganglia("cpu_user", 50.0), 20 * round)]), "");
+    }
+    assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 5000);
+    let told = mapper.map(&later(ganglia("cpu_num", 2.0), 100_000));
+    assert!(!told.is_empty() && told.len() <= 1024, "{}", told.len());
+    assert_eq!(told.last().map(|point| point.time), Some((NOON + 20 * 4999) * SECOND), "the newest are kept");
+    assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 5000 - told.len() as u64);
 }
 
 #[test]
@@ -206,6 +258,7 @@ fn cc_metric_collector_by_name() {
     for (body, expected) in [
         ("cpu_user,hostname=n1,type=node value=150", "node_cpu_user 1500000000/s"),
         ("cpu_user,hostname=n1,type=hwthread,type-id=0 value=50", ""),
+        ("load_one,hostname=n1,type=node value=1.5", "node_load 150"),
         ("mem_total,hostname=n1,type=node value=5", "node_memory_total 5120"),
         ("mem_total,hostname=n1,type=node,unit=MByte value=5", "node_memory_total 5242880"),
         (
