@@ -26,6 +26,8 @@ pub struct Point {
     pub join: Join,
     /// The parts without which the whole is unknown. None named: all that there ever were.
     pub needs: Vec<String>,
+    /// What it counts, where it is nothing in our catalogue.
+    pub unit: Option<String>,
     pub amount: Amount,
 }
 
@@ -222,6 +224,13 @@ impl Mapper {
 }
 
 impl Rule {
+    fn label(&self) -> Option<String> {
+        match &self.purpose {
+            Purpose::Own { label, .. } => label.clone(),
+            _ => None,
+        }
+    }
+
     fn learns(&self) -> bool {
         matches!(self.purpose, Purpose::LearnCores | Purpose::LearnCore)
     }
@@ -258,6 +267,7 @@ fn point(reading: &Reading, target: Target, rule: Option<&Rule>, amount: Amount)
         part: rule.map_or(String::new(), |rule| rule.part_of(&reading.path).into_owned()),
         join: rule.map_or(Join::Each, |rule| rule.join),
         needs: rule.map_or(Vec::new(), |rule| rule.needs.clone()),
+        unit: rule.map_or_else(|| reading.unit.clone(), Rule::label),
         amount,
     }
 }

@@ -101,9 +101,9 @@ impl Feed {
     }
 
     fn add(&mut self, point: Point) {
-        let (metric, unit, scale) = match &point.target {
-            Target::Metric(metric) => (Name::Ours(metric.name.to_owned()), None, scale(metric)),
-            Target::Own(name) => (Name::Own(name.clone()), None, 1.0),
+        let (metric, scale) = match &point.target {
+            Target::Metric(metric) => (Name::Ours(metric.name.to_owned()), scale(metric)),
+            Target::Own(name) => (Name::Own(name.clone()), 1.0),
         };
         let (value, every) = match point.amount {
             Amount::Level(value) => (value, None),
@@ -120,7 +120,7 @@ impl Feed {
             cluster,
             host,
             metric,
-            unit,
+            unit: point.unit,
             part,
             ..Series::default()
         });
