@@ -322,3 +322,25 @@ fn secrets_of_an_imported_log_are_not_shown() {
     let job = answer.unwrap().body_mut().read_to_string().unwrap();
     assert!(job.contains("srun mysql -p*** db") && !job.contains("hunter2"), "{job}");
 }
+
+/// A centre brings last week's jobs first, and what its own monitoring measured in that time afterwards.
+#[test]
+fn values_of_a_file_that_come_after_the_jobs_reach_columns_tags_and_tables() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let file = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), text).unwrap();
+        dir.path().join(name).display().to_string()
+    };
+    let sacct = "JobIDRaw|JobID|Cluster|User|Account|Partition|Submit|Start|End|State|NNodes|NCPUS|NodeList\n\
+        71|71|tiny|ann|physics|main|2023-11-14T22:00:00|2023-11-14T22:10:00|2023-11-14T23:10:00|COMPLETED|1|4|n1\n";
+    let sacct = file("sacct.txt", sacct);
+    tell(&server, &["import", "slurm", "--time-zone", "UTC", "--file", &sacct]);
+    let known = |condition: &str| jobs(&server, &["--where", condition]).len() == 1;
+    wait_until("the job", || known("job = '71' and node_load_avg is unknown"));
+    let line = |minute: u64| format!("system,host=n1 load1=0.05 {}\n", 1_700_000_000 + 60 * minute);
+    let values = file("values.txt", &(0..60).map(line).collect::<String>());
+    tell(&server, &["import", "influx", "--precision", "s", "--cluster", "tiny", "--file", &values]);
+    wait_until("the column", || known("node_load_avg = 0.05"));
+    wait_until("the tag", || jobs(&server, &["--all", "avg_LA LOW"]).len() == 1);
+}

@@ -46,6 +46,8 @@ pub struct Writer {
     pub(crate) has_measured: bool,
     /// Jobs that are to be bound to what others measured.
     pub(crate) measured: measures::Pending,
+    /// What others measured, and was not searched for its jobs yet.
+    pub(crate) arriving: measures::Arriving,
     pub(crate) tags: Arc<tags::Shared>,
     pub(crate) people: Arc<people::Shared>,
     /// Those that have a tag, or cannot have one.
@@ -91,6 +93,7 @@ impl Writer {
             newest_submit: i64::MIN,
             has_measured: false,
             measured: measures::Pending::default(),
+            arriving: measures::Arriving::default(),
             tags,
             people,
             partitions: HashSet::new(),
@@ -100,6 +103,7 @@ impl Writer {
         writer.renew_site()?;
         writer.declare_tags()?;
         writer.measured.load(&writer.connection, now_ns())?;
+        writer.arriving.load(&writer.connection)?;
         writer.load_streams()?;
         writer.merge_received()?;
         writer.load_shared(0)?;

@@ -37,9 +37,13 @@ fn series(host: &str, metric: Name, values: &[(u64, f64)]) -> Series {
     Series { host: host.into(), metric, every: 10 * SECOND, points, ..Series::default() }
 }
 
+/// What the server does every second, some seconds later.
 fn bind(store: &Store, writer: &mut Writer) {
-    let due = writer.due_measures(NOW);
-    let bound = store.reader().unwrap().bind(&due).unwrap();
+    let reader = store.reader().unwrap();
+    let arrived = writer.arrived();
+    writer.late(&reader.late_jobs(&arrived).unwrap(), NOW).unwrap();
+    let due = writer.due_measures(NOW + 10 * SECOND as i64);
+    let bound = reader.bind(&due).unwrap();
     writer.keep_bound(&bound, NOW).unwrap();
 }
 
@@ -107,6 +111,99 @@ fn values_of_nodes_are_those_of_the_jobs_that_were_there_then() {
     assert_eq!(found["account"]["node_list"], "n[1-2]");
     assert_eq!(found["measures"].as_array().unwrap().len(), 2);
     assert_eq!(found["measures"][1]["avg"], json!(350.0));
+}
+
+/// How many jobs a condition finds.
+fn count(store: &Store, text: &str) -> u64 {
+    let reader = store.reader().unwrap();
+    let condition = condition::Condition::parse(text, &reader.job_columns().unwrap().catalogue).unwrap();
+    reader.count_jobs(&Which { conditions: vec![condition], ..Which::default() }).unwrap()
+}
+
+fn load(host: &str, values: &[(u64, f64)]) -> Measures {
+    Measures { series: vec![series(host, ours("node_load"), values)], told: vec![] }
+}
+
+/// A file of last week's values, or a relay that was away: the jobs have long ended, and nobody tells of them again.
+#[test]
+fn values_that_come_after_the_accounting_record_reach_its_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let jobs = [job("1", "n[1-2]", 100, 130), job("2", "n3", 100, 130), job("3", "n1", 900, 990)];
+    writer.account(&Accounts::of(&jobs).unwrap()).unwrap();
+    bind(&store, &mut writer);
+    writer.measure(&load("n1", &[(110, 100.0), (120, 200.0)]), NOW).unwrap();
+    bind(&store, &mut writer);
+    assert_eq!(count(&store, "node_load_avg = 1.5"), 1);
+    assert_eq!(count(&store, "node_load_avg is unknown"), 2, "other nodes, other times");
+    // More of the same job, from its other node.
+    writer.measure(&load("n2", &[(110, 500.0), (120, 600.0)]), NOW).unwrap();
+    bind(&store, &mut writer);
+    assert_eq!(count(&store, "node_load_avg = 3.5"), 1);
+    // Before all that there was.
+    writer.account(&Accounts::of(&[job("0", "n1", 10, 30)]).unwrap()).unwrap();
+    writer.measure(&load("n1", &[(20, 700.0)]), NOW).unwrap();
+    bind(&store, &mut writer);
+    assert_eq!(count(&store, "node_load_avg = 7"), 1);
+}
+
+/// The first values of a centre, or of a node, come while its jobs run.
+#[test]
+fn values_that_begin_while_a_job_runs_reach_its_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let running = Accounting { end: None, state: Some(State::Running), ..job("1", "n1", 100, 130) };
+    writer.account(&Accounts::of(&[running]).unwrap()).unwrap();
+    bind(&store, &mut writer);
+    writer.measure(&load("n1", &[(110, 100.0)]), NOW).unwrap();
+    bind(&store, &mut writer);
+    assert_eq!(count(&store, "node_load_avg = 1"), 1);
+}
+
+/// Values are durable when they are taken, and so is that a job is to be looked at for them.
+#[test]
+fn late_values_reach_their_jobs_also_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    writer.account(&Accounts::of(&[job("1", "n1", 100, 130)]).unwrap()).unwrap();
+    bind(&store, &mut writer);
+    writer.measure(&load("n1", &[(110, 100.0), (120, 200.0)]), NOW).unwrap();
+    drop((store, writer));
+    let (store, mut writer) = open(&dir);
+    bind(&store, &mut writer);
+    assert_eq!(count(&store, "node_load_avg = 1.5"), 1);
+}
+
+/// A search costs something: what runs as it should finds nothing new, and a restart does not search all again.
+#[test]
+fn values_whose_jobs_are_bound_are_not_searched_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    writer.account(&Accounts::of(&[job("1", "n1", 100, 130)]).unwrap()).unwrap();
+    writer.measure(&load("n1", &[(110, 100.0)]), NOW).unwrap();
+    for _ in 0..2 {
+        bind(&store, &mut writer);
+    }
+    assert!(writer.arrived().is_empty());
+    drop((store, writer));
+    let (_store, mut writer) = open(&dir);
+    assert!(writer.arrived().is_empty(), "all was bound");
+}
+
+/// Retention has deleted what a job's row was made of: a value that is left makes none of less.
+#[test]
+fn a_job_is_not_bound_anew_to_what_is_left_of_its_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let told = || Accounts::of(&[job("1", "n1", 100, 130)]).unwrap();
+    writer.account(&told()).unwrap();
+    writer.measure(&load("n1", &[(110, 100.0), (120, 200.0)]), NOW).unwrap();
+    bind(&store, &mut writer);
+    writer.forget_coarse(115 * SECOND as i64).unwrap();
+    writer.measure(&load("n1", &[(125, 900.0)]), NOW).unwrap();
+    writer.account(&told()).unwrap();
+    bind(&store, &mut writer);
+    assert_eq!(count(&store, "node_load_avg = 1.5"), 1);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod bind;
 mod due;
+mod late;
 
 use std::collections::BTreeSet;
 
@@ -16,6 +17,8 @@ use crate::{StoreError, tags};
 pub use bind::Bound;
 pub use due::DueMeasures;
 pub(crate) use due::Pending;
+pub(crate) use late::Arriving;
+pub use late::{Arrived, Late};
 
 /// How much was kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +35,9 @@ impl Writer {
         replace_series(&transaction, &measures.series)?;
         let values = append(&transaction, &measures.series)?;
         keep_told(&transaction, &measures.told)?;
+        let remembered = self.arriving.remember(&transaction, &measures.series)?;
         transaction.commit()?;
+        self.arriving.come(remembered, &measures.series);
         let bound = measures.series.iter().filter_map(|series| series.job.as_ref());
         self.measured.now(bound.map(id_of_job).collect(), now_ns);
         for series in measures.series.iter().filter(|series| series.job.is_none()) {
