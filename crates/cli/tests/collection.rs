@@ -343,4 +343,8 @@ fn values_of_a_file_that_come_after_the_jobs_reach_columns_tags_and_tables() {
     tell(&server, &["import", "influx", "--precision", "s", "--cluster", "tiny", "--file", &values]);
     wait_until("the column", || known("node_load_avg = 0.05"));
     wait_until("the tag", || jobs(&server, &["--all", "avg_LA LOW"]).len() == 1);
+    let asked = |arguments: &[&str]| String::from_utf8(tell(&server, arguments).stdout).unwrap();
+    for shown in [asked(&["job", "71", "--resources"]), asked(&["series", "71", "node_load"])] {
+        assert!(shown.contains("0.050") && !shown.contains("5.000"), "{shown}");
+    }
 }

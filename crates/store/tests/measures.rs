@@ -110,7 +110,7 @@ fn values_of_nodes_are_those_of_the_jobs_that_were_there_then() {
     let found = reader.job(&filter, NOW).unwrap().unwrap();
     assert_eq!(found["account"]["node_list"], "n[1-2]");
     assert_eq!(found["measures"].as_array().unwrap().len(), 2);
-    assert_eq!(found["measures"][1]["avg"], json!(350.0));
+    assert_eq!(found["measures"][1]["avg"], json!(3.5));
 }
 
 /// How many jobs a condition finds.
@@ -204,6 +204,38 @@ fn a_job_is_not_bound_anew_to_what_is_left_of_its_values() {
     writer.account(&told()).unwrap();
     bind(&store, &mut writer);
     assert_eq!(count(&store, "node_load_avg = 1.5"), 1);
+}
+
+/// Ours are kept in whole numbers of a small unit, which is not for people.
+#[test]
+fn a_load_is_shown_as_a_load_and_each_metric_in_its_unit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    for (metric, kept, shown, unit) in [
+        ("node_load", 5.0, 0.05, ""),
+        ("node_temperature", 41_500.0, 41.5, "°C"),
+        ("node_memory_total", 2048.0, 2048.0, "bytes"),
+        ("node_cpu_user", 1.5, 1.5, "cores"),
+        ("node_net_received", 7.5, 7.5, "bytes/s"),
+        ("node_energy", 250e6, 250.0, "W"),
+    ] {
+        let number = metric.to_owned();
+        writer.account(&Accounts::of(&[job(&number, metric, 100, 130)]).unwrap()).unwrap();
+        let series = vec![series(metric, ours(metric), &[(110, kept), (120, kept)])];
+        writer.measure(&Measures { series, told: vec![] }, NOW).unwrap();
+        bind(&store, &mut writer);
+        let reader = store.reader().unwrap();
+        let filter = Filter { job: Some(number), ..Filter::default() };
+        for row in reader.measure_series(&filter, metric).unwrap() {
+            assert_eq!((&row["value"], &row["unit"]), (&json!(shown), &json!(unit)), "{metric}");
+        }
+        let found = reader.job(&filter, NOW).unwrap().unwrap();
+        let of = &found["measures"][0];
+        for characteristic in ["min", "max", "avg", "median", "node_min", "node_max"] {
+            assert_eq!(of[characteristic], json!(shown), "{metric} {characteristic}");
+        }
+        assert_eq!(of["unit"], json!(unit), "{metric}");
+    }
 }
 
 #[test]
