@@ -80,6 +80,8 @@ impl Pending {
 
     /// Values have come of jobs that nobody may tell of again. Those that are due anyway stay so.
     pub fn late(&mut self, jobs: &[Late], now_ns: i64) {
+        // Nothing is being bound now: of those that are not due any more nothing was found, since they were deleted.
+        self.late.retain(|id| self.due.contains_key(id));
         for job in jobs.iter().filter(|job| job.start_ns >= self.whole_from_ns) {
             let end_ns = job.end_ns.unwrap_or(i64::MAX);
             self.due.entry(job.id).or_insert(Due { at_ns: now_ns.saturating_add(GATHER_NS), end_ns });
@@ -210,6 +212,16 @@ mod tests {
         pending.give_back(last, now + 60 * SECOND);
         assert_eq!(pending.take(now + 60 * SECOND).ids, [0]);
         pending.bound(0, Some(5), now);
+        assert!(!pending.has_late());
+    }
+
+    #[test]
+    fn jobs_that_were_deleted_are_not_waited_for() {
+        let mut pending = Pending::default();
+        pending.late(&[Late { id: 1, start_ns: 5, end_ns: Some(9) }], 0);
+        assert_eq!(pending.take(i64::MAX).len(), 1);
+        // Nothing was found to bind.
+        pending.late(&[], 0);
         assert!(!pending.has_late());
     }
 
