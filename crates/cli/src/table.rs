@@ -1,19 +1,17 @@
 //! Rows in columns, for people.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
+
+use crate::output;
 
 /// How wide the terminal is; `None` where the output goes elsewhere and is never cut.
 pub fn terminal_width() -> Option<usize> {
-    let out = io::stdout();
-    if !out.is_terminal() {
-        return None;
-    }
-    rustix::termios::tcgetwinsize(&out).ok().map(|size| usize::from(size.ws_col)).filter(|width| *width > 0)
+    output::stdout().size().map(|(width, _)| width).filter(|width| *width > 0)
 }
 
 /// Whether the output may have colours: a terminal, and nobody said `NO_COLOR`.
 pub fn has_colour() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    output::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// A table that is printed when all its rows are known.

@@ -42,7 +42,7 @@ pub fn show_resources(job: &Value, shape: &Shape) -> Result<bool> {
     let mut measured = job["resources"].clone();
     let others = job["measures"].as_array().is_some_and(|measures| !measures.is_empty());
     if measured.is_null() && !others {
-        eprintln!("jobglass: nothing was measured of job {}", text(&job["job"]));
+        say!("jobglass: nothing was measured of job {}", text(&job["job"]));
         return Ok(false);
     }
     match shape {

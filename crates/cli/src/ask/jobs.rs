@@ -114,7 +114,7 @@ fn save(server: &Server, name: &str, args: &JobsArgs) -> Result<()> {
     let saved = server.post_json("/api/v1/searches", &body)?;
     let saved = saved.context("this server keeps no searches: is it older?")?;
     let again = if saved["is_new"] == true { "" } else { ", in place of the one of this name" };
-    eprintln!("jobglass: kept as search {name}{again}: jobglass jobs --search {name}");
+    say!("jobglass: kept as search {name}{again}: jobglass jobs --search {name}");
     Ok(())
 }
 
@@ -259,15 +259,15 @@ fn say_what_is_missing(
         let mut count: Parameters = parameters.iter().filter(asked).cloned().collect();
         count.push(("count", "true".into()));
         let all = server.get("/api/v1/jobs", &count)?.unwrap_or_default();
-        eprintln!(
+        say!(
             "jobglass: these are {} of {} (--limit N, 0 for all)",
             rows.len(),
             show::text(&all["count"])
         );
     } else if rows.is_empty() && is_default {
-        eprintln!("jobglass: nothing found in the last 30 days (--all-time looks at all)");
+        say!("jobglass: nothing found in the last 30 days (--all-time looks at all)");
     } else if rows.is_empty() {
-        eprintln!("jobglass: nothing found");
+        say!("jobglass: nothing found");
     }
     Ok(())
 }

@@ -66,17 +66,17 @@ fn list_notes(args: &ListNotesArgs) -> Result<bool> {
 fn add_note(args: &AddNoteArgs) -> Result<bool> {
     let body = json!({"job": args.job, "cluster": args.cluster, "program": args.program, "text": args.text});
     let Some(answer) = server(&args.server)?.post_json("/api/v1/notes", &body)? else {
-        eprintln!("jobglass: nothing is known of job {}", args.job.as_deref().unwrap_or_default());
+        say!("jobglass: nothing is known of job {}", args.job.as_deref().unwrap_or_default());
         return Ok(false);
     };
-    eprintln!("jobglass: note {}", text(&answer["note"]));
+    say!("jobglass: note {}", text(&answer["note"]));
     Ok(true)
 }
 
 fn remove_note(args: &NumberArgs) -> Result<bool> {
     let removed = server(&args.server)?.delete(&format!("/api/v1/notes/{}", args.number), &[])?;
     if removed.is_none() {
-        eprintln!("jobglass: there is no note {}", args.number);
+        say!("jobglass: there is no note {}", args.number);
     }
     Ok(removed.is_some())
 }
@@ -94,10 +94,10 @@ fn list_cases(args: &ListCasesArgs) -> Result<bool> {
 fn open_case(args: &OpenCaseArgs) -> Result<bool> {
     let body = json!({"user": args.user, "job": args.job, "cluster": args.cluster, "reason": args.reason});
     let Some(answer) = server(&args.server)?.post_json("/api/v1/cases", &body)? else {
-        eprintln!("jobglass: nothing is known of job {}", args.job.as_deref().unwrap_or_default());
+        say!("jobglass: nothing is known of job {}", args.job.as_deref().unwrap_or_default());
         return Ok(false);
     };
-    eprintln!("jobglass: case {}", text(&answer["case"]));
+    say!("jobglass: case {}", text(&answer["case"]));
     Ok(true)
 }
 
@@ -105,7 +105,7 @@ fn add_to_case(args: &CaseNewsArgs, close: bool) -> Result<bool> {
     let path = format!("/api/v1/cases/{}", args.number);
     let answer = server(&args.server)?.post_json(&path, &json!({"text": args.text, "close": close}))?;
     if answer.is_none() {
-        eprintln!("jobglass: there is no case {} that is open", args.number);
+        say!("jobglass: there is no case {} that is open", args.number);
     }
     Ok(answer.is_some())
 }

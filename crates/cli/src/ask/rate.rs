@@ -85,7 +85,7 @@ pub fn run(args: &RateArgs) -> Result<bool> {
             let rows = found["rows"].as_array().cloned().unwrap_or_default();
             show::rows(&rows, RATE, &shape)?;
             if rows.is_empty() {
-                eprintln!("jobglass: job {} has no rate of its own", args.id);
+                say!("jobglass: job {} has no rate of its own", args.id);
             }
             Ok(!rows.is_empty())
         }
@@ -111,8 +111,8 @@ fn off(server: &Server, path: &str, parameters: &Parameters, args: &RateArgs) ->
     let removed = removed["removed"].as_u64().unwrap_or(0);
     match removed {
         _ if args.json => show::rows(&[json!({"job": args.id, "removed": removed})], &[], &Shape::Json)?,
-        0 => eprintln!("jobglass: job {} had no rate of its own", args.id),
-        _ => eprintln!("jobglass: job {} is read as usual again", args.id),
+        0 => say!("jobglass: job {} had no rate of its own", args.id),
+        _ => say!("jobglass: job {} is read as usual again", args.id),
     }
     // There is none now, which is what was asked for.
     Ok(true)

@@ -1,12 +1,13 @@
 //! Rows as a table, as JSON or as CSV.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 
 use anyhow::Result;
 use serde_json::Value;
 
 use super::{pager, when};
 use crate::args::{By, ShapeArgs};
+use crate::output;
 use crate::table::{self, Table};
 
 /// How rows are printed.
@@ -200,7 +201,7 @@ pub fn print(table: &Table) -> Result<()> {
 
 /// One object per line.
 fn json(rows: &[Value]) -> Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(output::stdout());
     for row in rows {
         serde_json::to_writer(&mut out, row)?;
         writeln!(out)?;
@@ -210,7 +211,7 @@ fn json(rows: &[Value]) -> Result<()> {
 
 /// All fields of a row; lists and objects as JSON, unknown as an empty cell.
 fn csv(rows: &[Value]) -> Result<()> {
-    let mut out = csv::Writer::from_writer(io::stdout().lock());
+    let mut out = csv::Writer::from_writer(output::stdout());
     let Some(first) = rows.first().and_then(Value::as_object) else { return Ok(()) };
     out.write_record(first.keys())?;
     for row in rows {

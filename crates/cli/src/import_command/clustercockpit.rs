@@ -33,7 +33,7 @@ pub fn run(args: &ImportClusterCockpitArgs) -> Result<bool> {
     read?;
     let jobs = taking.sender.jobs();
     let sent = taking.sender.finish()?;
-    eprintln!("jobglass: {jobs} jobs: {sent}; {} values", sent.values);
+    say!("jobglass: {jobs} jobs: {sent}; {} values", sent.values);
     taking.report.finish()
 }
 
@@ -115,9 +115,9 @@ impl Done {
 
     fn say(&self, args: &ExportClusterCockpitArgs) -> Result<bool> {
         let Done { written, same, left_out, refused } = self;
-        eprintln!("jobglass: {written} jobs written to {}, {same} were there", args.dir.display());
+        say!("jobglass: {written} jobs written to {}, {same} were there", args.dir.display());
         if left_out + refused > 0 {
-            eprintln!("jobglass: {refused} jobs and {left_out} series have no place in an archive");
+            say!("jobglass: {refused} jobs and {left_out} series have no place in an archive");
         }
         Ok(written + same > 0 && left_out + refused == 0)
     }

@@ -101,7 +101,7 @@ impl Report {
     /// A file cannot be read any further.
     pub fn broken(&mut self, why: &str) {
         self.broken += 1;
-        eprintln!("jobglass: {why}: it ends here, what came before is imported");
+        say!("jobglass: {why}: it ends here, what came before is imported");
     }
 
     /// Says in a line what became of all of them; whether there were none.
@@ -114,7 +114,7 @@ impl Report {
                 .with_context(|| format!("cannot keep what was rejected in {}", self.path.display()));
         }
         if self.problems() > 0 {
-            eprintln!(
+            say!(
                 "jobglass: {} rejected, {} mended, {} without a value that cannot be true: kept in {}",
                 self.rejected,
                 self.mended,

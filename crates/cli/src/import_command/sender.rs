@@ -186,7 +186,7 @@ pub fn post(server: &Server, tries: u32, path: &str, body: &[u8]) -> Result<Valu
     for _ in 1..tries {
         match server.post(path, body) {
             Err(error) if error.is_passing => {
-                eprintln!("jobglass: {:#}; trying again in {} ms", error.why, wait.as_millis());
+                say!("jobglass: {:#}; trying again in {} ms", error.why, wait.as_millis());
                 thread::park_timeout(wait);
                 wait *= 2;
             }

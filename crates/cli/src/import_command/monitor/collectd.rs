@@ -79,7 +79,7 @@ fn types(args: &ImportCollectdArgs) -> Result<Types> {
         let name = path.display().to_string();
         let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
         for line in types.add(&bytes, &name) {
-            eprintln!("jobglass: {line}");
+            say!("jobglass: {line}");
         }
     }
     Ok(types)
@@ -117,7 +117,7 @@ fn file(path: &Path, types: &Types, stored: Stored, feed: &Shared) -> Result<()>
     let place = match Place::parse(&path.display().to_string()) {
         Ok(place) => place,
         Err(why) => {
-            eprintln!("jobglass: {}: {why}", path.display());
+            say!("jobglass: {}: {why}", path.display());
             feed.dropped(why);
             return Ok(());
         }

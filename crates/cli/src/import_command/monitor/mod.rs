@@ -94,7 +94,7 @@ fn serve(
         deliver.take(lock(feed).flush());
         if said.elapsed() >= SAY_EVERY {
             said = Instant::now();
-            eprintln!("jobglass: {}; {}", lock(feed).said(), deliver.said());
+            say!("jobglass: {}; {}", lock(feed).said(), deliver.said());
         }
     }
     let is_ended = !stop.is_set();
@@ -110,6 +110,6 @@ fn serve(
     }
     deliver.take(lock(feed).flush());
     deliver.finish();
-    eprintln!("jobglass: {}; {}", lock(feed).said(), deliver.said());
+    say!("jobglass: {}; {}", lock(feed).said(), deliver.said());
     failed.map_or(Ok(deliver.is_whole() && !lock(feed).has_dropped()), Err)
 }

@@ -30,7 +30,7 @@ pub fn run(args: &ImportSlurmArgs) -> Result<bool> {
     }
     let jobs = sender.jobs();
     let sent = sender.finish()?;
-    eprintln!("jobglass: {jobs} jobs: {sent}");
+    say!("jobglass: {jobs} jobs: {sent}");
     report.finish()
 }
 

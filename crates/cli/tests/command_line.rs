@@ -1,0 +1,143 @@
+//! What users type, and what they get: pipes, shapes of output, errors with suggestions.
+
+mod common;
+#[path = "common/server.rs"]
+#[allow(dead_code, reason = "only the server is used here")]
+mod server;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{Row, jobglass, new_dir, parse};
+use server::{Server, jobglass_server};
+
+/// Jobs of two users in the shape of sacct.
+const JOBS: &str = "JobID|Cluster|User|Account|Partition|JobName|Submit|Start|End|Elapsed|State|NNodes|NCPUS|NodeList|ReqMem|AllocTRES
+7|tiny|ann|chem|main|fold|2026-01-01T10:00:00|2026-01-01T10:01:00|2026-01-01T12:01:00|02:00:00|COMPLETED|2|8|n[0001-0002]|16G|cpu=8,mem=16G,node=2
+7.0|tiny|||||2026-01-01T10:01:00|2026-01-01T10:01:00|2026-01-01T12:01:00|02:00:00|COMPLETED|2|8|n[0001-0002]||cpu=8,mem=16G,node=2
+8|tiny|bob|bio|gpu|train|2026-01-02T10:00:00|2026-01-02T10:00:30|2026-01-02T10:10:30|00:10:00|TIMEOUT|1|4|n0003|32G|cpu=4,mem=32G,node=1
+";
+
+/// A server that knows [`JOBS`].
+fn start(dir: &Path) -> Server {
+    let server = Server::start(dir.to_owned(), None);
+    server.wait_ready();
+    let log = dir.join("sacct.txt");
+    fs::write(&log, JOBS).unwrap();
+    tell(&server, &["import", "slurm", "--time-zone", "UTC", "--file", log.to_str().unwrap()]);
+    server
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a command that must do what it is told.
+fn tell(server: &Server, arguments: &[&str]) -> Output {
+    let output = server.ask(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    output
+}
+
+fn jobs(server: &Server, arguments: &[&str]) -> Vec<Row> {
+    parse(&server.ask(&[&["jobs", "--json", "--all-time"], arguments].concat()).output().unwrap())
+}
+
+/// The end of a pipe that nobody reads.
+fn closed() -> Stdio {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+/// How a command ends whose output, or output and errors, nobody reads.
+fn unread(mut command: Command, with_errors: bool) -> Option<i32> {
+    command.stdin(Stdio::null()).stdout(closed());
+    command.stderr(if with_errors { closed() } else { Stdio::null() });
+    command.status().unwrap().code()
+}
+
+#[test]
+fn a_closed_pipe_is_success() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    for arguments in [
+        "jobs --all-time",
+        "jobs --all-time --json",
+        "jobs --all-time --csv",
+        "jobs --all-time --csv --limit 1",
+        "jobs --all-time --count",
+        "jobs --fmt help --json",
+        "job 7",
+        "job 7 --json",
+        "tags list --json",
+        "tags list --csv",
+        "whoami",
+        "whoami --json",
+        "site --json",
+        "sample --once",
+        "sample --once --json",
+        "sample --once --stats",
+        "--help",
+        "--version",
+    ] {
+        for with_errors in [false, true] {
+            let arguments: Vec<&str> = arguments.split(' ').collect();
+            assert_eq!(unread(server.ask(&arguments), with_errors), Some(0), "{arguments:?} {with_errors}");
+        }
+    }
+    for arguments in ["token list", "token create --host n1"] {
+        let mut command = Command::new(jobglass_server());
+        command.args(arguments.split(' ')).arg("--data").arg(&server.data);
+        assert_eq!(unread(command, true), Some(0), "{arguments}");
+    }
+}
+
+/// To have no place for an error is no reason to abort, and an error stays one.
+#[test]
+fn an_error_that_nobody_reads_keeps_its_exit_code() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    for (arguments, code) in
+        [("jobs --all-time --user nobody", 1), ("job 99", 1), ("jobs --where (", 2), ("doctor --jsom", 2)]
+    {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        assert_eq!(unread(server.ask(&arguments), true), Some(code), "{arguments:?}");
+    }
+    let mut command = Command::new(jobglass_server());
+    command.args(["token", "revoke", "nothing", "--data"]).arg(&server.data);
+    assert_eq!(unread(command, true), Some(2));
+}
+
+/// Only our own reader has read enough: a server that hangs up has not answered.
+#[test]
+fn a_server_that_hangs_up_is_an_error() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Connections are accepted by the kernel, and closed with what was sent unread.
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let dir = new_dir();
+    let token = dir.path().join("token");
+    fs::write(&token, "secret").unwrap();
+    let mut command = Command::new(jobglass());
+    command.env("JOBGLASS_SERVER", format!("http://{address}")).env("JOBGLASS_TOKEN_FILE", token);
+    let output = command.args(["jobs", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+/// Its log may go to a pipe whose reader ends before it.
+#[test]
+fn a_server_runs_on_when_nobody_reads_its_log() {
+    let dir = new_dir();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = Command::new(jobglass_server());
+    command.args(["--least-free", "16", "--listen", &port.to_string(), "--data"]).arg(dir.path().join("d"));
+    let mut server = common::Killed(command.stdin(Stdio::null()).stderr(closed()).spawn().unwrap());
+    common::wait_until("the server to listen, or to end", || {
+        std::net::TcpStream::connect(port).is_ok() || server.0.try_wait().unwrap().is_some()
+    });
+    assert_eq!(server.0.try_wait().unwrap().and_then(|status| status.code()), None);
+    assert!(std::net::TcpStream::connect(port).is_ok());
+}
