@@ -141,3 +141,51 @@ fn a_server_runs_on_when_nobody_reads_its_log() {
     assert_eq!(server.0.try_wait().unwrap().and_then(|status| status.code()), None);
     assert!(std::net::TcpStream::connect(port).is_ok());
 }
+
+fn token(server: &Server, arguments: &[&str]) -> Output {
+    let mut command = Command::new(jobglass_server());
+    command.arg("token").args(arguments).arg("--data").arg(&server.data).output().unwrap()
+}
+
+#[test]
+fn token_create_expands_a_list_of_hosts() {
+    let dir = new_dir();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    let one = text(&token(&server, &["create", "--host", "login1"]).stdout);
+    assert!(one.starts_with("jgn_") && one.lines().count() == 1 && !one.trim().contains(' '), "{one}");
+    let many = text(&token(&server, &["create", "--host", "n[0001-0003],n0002,gpu1"]).stdout);
+    let hosts: Vec<&str> = many.lines().map(|line| line.split_once(" jgn_").unwrap().0).collect();
+    assert_eq!(hosts, ["n0001", "n0002", "n0003", "gpu1"]);
+    let listed = text(&token(&server, &["list"]).stdout);
+    for host in ["login1", "n0001", "n0002", "n0003", "gpu1"] {
+        assert_eq!(listed.lines().filter(|line| line.contains(&format!("node {host} "))).count(), 1, "{listed}");
+    }
+    // None is made where one cannot be.
+    for list in ["n[0001", "n[1-x]", ""] {
+        let output = token(&server, &["create", "--host", list]);
+        assert_eq!(output.status.code(), Some(2), "{list}");
+        assert!(text(&output.stderr).contains(list), "{}", text(&output.stderr));
+    }
+    assert_eq!(text(&token(&server, &["list"]).stdout), listed);
+}
+
+#[test]
+fn token_list_has_headers_and_the_last_use() {
+    let dir = new_dir();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    token(&server, &["create", "--user", "ann"]);
+    let list = || text(&token(&server, &["list"]).stdout);
+    let before = list();
+    let header: Vec<&str> = before.lines().next().unwrap().split("  ").filter(|title| !title.is_empty()).collect();
+    assert_eq!(header.iter().map(|title| title.trim()).collect::<Vec<_>>(), ["TOKEN", "GOOD FOR", "STATE", "CREATED", "LAST USED"]);
+    assert!(before.lines().skip(1).all(|line| line.ends_with("never")), "{before}");
+    tell(&server, &["whoami"]);
+    common::wait_until("the use of the administrator's token to be listed", || {
+        list().lines().filter(|line| !line.ends_with("never")).count() == 2
+    });
+    let after = list();
+    assert!(after.lines().any(|line| line.contains(" admin ") && line.ends_with('Z')), "{after}");
+    assert!(after.lines().any(|line| line.contains("user ann") && line.ends_with("never")), "{after}");
+}

@@ -1,6 +1,7 @@
 //! The `jobglass-server` command.
 #![warn(clippy::print_stderr)]
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use server::rate::Share;
 use server::readers::Questions;
 use server::serve::{self, Options};
 use server::settings;
+use server::token_uses;
 use server::tokens::{self, Grant, Token};
 use store::{Forget, Forgotten};
 
@@ -180,13 +182,17 @@ struct Serve {
 
 #[derive(Subcommand)]
 enum TokenCommand {
-    /// Make a token for the agent of one host, or for a user; it is shown once
+    /// Make a token for the agent of a host, or for a user; it is shown once
+    #[command(after_help = "Examples:
+  jobglass-server token create --data /var/lib/jobglass --host n0001 >agent.token
+  jobglass-server token create --data /var/lib/jobglass --host 'n[0001-0128]'   # a line for each: host and token
+  jobglass-server token create --data /var/lib/jobglass --user alice --expires 2027-01-31T00:00:00Z")]
     #[command(group = clap::ArgGroup::new("whom").required(true))]
     Create {
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
-        /// The host the token may speak for
-        #[arg(long, value_name = "NAME", group = "whom")]
+        /// The host the token may speak for; a list such as n[0001-0128] makes a token for each
+        #[arg(long, value_name = "HOSTS", group = "whom")]
         host: Option<String>,
         /// The user who may ask with it; what they see and may do is up to their role
         #[arg(long, value_name = "NAME", group = "whom")]
@@ -195,7 +201,7 @@ enum TokenCommand {
         #[arg(long, value_name = "TIME")]
         expires: Option<Timestamp>,
     },
-    /// Show all tokens, without their secrets
+    /// Show all tokens, without their secrets, and when each was last used
     List {
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
@@ -348,16 +354,16 @@ fn token(command: TokenCommand) -> anyhow::Result<()> {
     match command {
         TokenCommand::Create { data, host, user, expires } => {
             let (path, _) = load(&data)?;
-            let grant = match (host, user) {
-                (Some(host), _) => Grant::Node { host },
-                (None, Some(user)) => Grant::User { user },
+            print(&match (host, user) {
+                (Some(list), _) => node_tokens(&path, &list, expires)?,
+                (None, Some(user)) => tokens::add(&path, Grant::User { user }, expires)? + "\n",
                 (None, None) => bail!("--host or --user is missing"),
-            };
-            print(&format!("{}\n", tokens::add(&path, grant, expires)?))?;
+            })?;
         }
         TokenCommand::List { data } => {
-            let lines: Vec<String> = load(&data)?.1.iter().map(|token| line(token) + "\n").collect();
-            print(&lines.concat())?;
+            let uses = token_uses::load(&data);
+            let rows = load(&data)?.1.into_iter().map(|token| row(&token, uses.get(&token.id)));
+            print(&table(["TOKEN", "GOOD FOR", "STATE", "CREATED", "LAST USED"], rows.collect()))?;
         }
         TokenCommand::Revoke { data, id } => {
             let (path, mut known) = load(&data)?;
@@ -371,6 +377,22 @@ fn token(command: TokenCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A token for each host of a list: alone where there is one, else each behind its host.
+fn node_tokens(path: &Path, list: &str, expires: Option<Timestamp>) -> anyhow::Result<String> {
+    let mut hosts = hostlist::expand(list).with_context(|| format!("--host {list:?} is no list of hosts"))?;
+    let mut known = HashSet::new();
+    hosts.retain(|host| known.insert(host.clone()));
+    if hosts.is_empty() {
+        bail!("--host {list:?} names no host");
+    }
+    let grants = hosts.iter().map(|host| Grant::Node { host: host.clone() }).collect();
+    let secrets = tokens::add_all(path, grants, expires)?;
+    Ok(match &secrets[..] {
+        [secret] => format!("{secret}\n"),
+        _ => hosts.iter().zip(&secrets).map(|(host, secret)| format!("{host} {secret}\n")).collect(),
+    })
+}
+
 fn load(data: &Path) -> anyhow::Result<(PathBuf, Vec<Token>)> {
     let path = data.join(tokens::FILE);
     if !path.exists() {
@@ -380,7 +402,19 @@ fn load(data: &Path) -> anyhow::Result<(PathBuf, Vec<Token>)> {
     Ok((path, known))
 }
 
-fn line(token: &Token) -> String {
+/// Columns below their headers.
+fn table<const N: usize>(headers: [&str; N], rows: Vec<[String; N]>) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(headers.map(str::to_owned)).chain(rows).collect();
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+fn row(token: &Token, last_use: Option<&Timestamp>) -> [String; 5] {
     let grant = match &token.grant {
         Grant::Admin => "admin".to_owned(),
         Grant::Ingest => "ingest from this machine".to_owned(),
@@ -392,5 +426,6 @@ fn line(token: &Token) -> String {
         (None, Some(time)) => format!("until {time:.0}"),
         (None, None) => "valid".to_owned(),
     };
-    format!("{:<8} {grant:<28} {state}", token.id)
+    let last_use = last_use.map_or("never".to_owned(), |time| format!("{time:.0}"));
+    [token.id.clone(), grant, state, format!("{:.0}", token.created), last_use]
 }
