@@ -170,8 +170,8 @@ pub struct ProcessesArgs {
     /// Of programs that fit: a path if there is a / in it, else its last part
     #[arg(long, value_name = "GLOB")]
     pub exe: Option<String>,
-    /// On this host or node
-    #[arg(long, value_name = "NAME")]
+    /// On these hosts or nodes: a name, a list such as n[01-04], or a pattern such as 'gpu*'
+    #[arg(long, value_name = "HOSTS")]
     pub host: Option<String>,
     /// With this process number
     #[arg(long, value_name = "N")]
@@ -259,8 +259,8 @@ pub struct SeriesArgs {
   jobglass nodes
   jobglass nodes --json | jq 'select(.cpu_busy < 0.1 and (.jobs | length) > 0)'")]
 pub struct NodesArgs {
-    /// This host only
-    #[arg(long, value_name = "NAME")]
+    /// These hosts only: a name, a list such as n[01-04], or a pattern such as 'gpu*'
+    #[arg(long, value_name = "HOSTS")]
     pub host: Option<String>,
     /// What they are made of, and their peak on paper (JSON has both, and the rule behind the peak)
     #[arg(long)]

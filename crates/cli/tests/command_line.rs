@@ -189,3 +189,107 @@ fn token_list_has_headers_and_the_last_use() {
     assert!(after.lines().any(|line| line.contains(" admin ") && line.ends_with('Z')), "{after}");
     assert!(after.lines().any(|line| line.contains("user ann") && line.ends_with("never")), "{after}");
 }
+
+/// Numbers of the jobs that are found, in the order of their submission.
+fn found(server: &Server, arguments: &[&str]) -> Vec<String> {
+    let rows = jobs(server, &[arguments, &["--sort", "submit"]].concat());
+    rows.iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What is said of a command that is refused.
+fn refused(server: &Server, arguments: &[&str]) -> String {
+    let output = server.ask(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stderr)
+}
+
+#[test]
+fn unknown_states_are_errors_and_codes_of_slurm_are_understood() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    for (typed, expected) in [("COMPLETED", vec!["7"]), ("CD", vec!["7"]), ("to,Cd", vec!["7", "8"]), ("R", vec![])] {
+        assert_eq!(found(&server, &["--state", typed]), expected, "{typed}");
+    }
+    assert_eq!(found(&server, &["--where", "state = 'cd' or state in ('OOM')"]), ["7"]);
+    for (arguments, said) in [
+        (["--state", "COMPLETD"], "`COMPLETD` is no state; is it `COMPLETED`?"),
+        (["--state", "CD,zzz"], "`zzz` is no state"),
+        (["--where", "state != 'runing'"], "`runing` is no state; is it `RUNNING`?"),
+    ] {
+        let error = refused(&server, &[&["jobs", "--all-time"], &arguments[..]].concat());
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn unknown_nodes_are_errors_and_lists_and_globs_are_understood() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    for (typed, expected) in [
+        ("n0001", vec!["7"]),
+        ("n000?", vec!["7", "8"]),
+        ("*3", vec!["8"]),
+        ("n[0002-0003]", vec!["7", "8"]),
+        ("n0003,n0001", vec!["7", "8"]),
+    ] {
+        assert_eq!(found(&server, &["--node", typed]), expected, "{typed}");
+    }
+    for shape in [&["jobs", "--all-time"][..], &["jobs", "--all-time", "--count"], &["jobs", "--all-time", "--group-by", "user"]] {
+        for (typed, said) in [
+            ("n001", "no node `n001` is known here; is it `n0001`?"),
+            ("gpu*", "no node `gpu*` is known here"),
+            ("n[0001", "does not close"),
+        ] {
+            let error = refused(&server, &[shape, &["--node", typed]].concat());
+            assert!(error.contains(said), "{error}");
+        }
+    }
+    for question in ["nodes", "processes"] {
+        let error = refused(&server, &[question, "--host", "n0004x"]);
+        assert!(error.contains("no node `n0004x` is known here; is it `n000"), "{error}");
+        assert_eq!(server.ask(&[question, "--host", "n0001"]).output().unwrap().status.code(), Some(1));
+    }
+    // One that is known, and has none of what is asked for.
+    let output = server.ask(&["jobs", "--all-time", "--node", "n0001", "--user", "bob"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+}
+
+#[test]
+fn unknown_columns_are_errors_and_names_of_sacct_are_understood() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let rows = jobs(&server, &["--fmt", "JobID,Elapsed,NNodes,AllocCPUS,Account,State", "--sort", "-Elapsed"]);
+    let expected = "{\"job_id\":\"7\",\"elapsed_s\":7200.0,\"nodes\":2,\"cores\":8,\"project\":\"chem\",\"state\":\"COMPLETED\"}";
+    assert_eq!(rows[0].to_string(), expected);
+    assert_eq!(found(&server, &["--where", "Elapsed > 1h and NCPUS = 8 and JobName like 'f%'"]), ["7"]);
+    for (arguments, said) in [
+        (["--fmt", "job,elapsd"], "no column `elapsd`; is it `elapsed`?"),
+        (["--sort", "-sumbit"], "no column `sumbit`; is it `submit`?"),
+        (["--where", "elapsd > 2h"], "no column `elapsd`; is it `elapsed`?"),
+        (["--fmt", "zzzzzzz"], "no column `zzzzzzz` (jobglass jobs --fmt help lists them)"),
+    ] {
+        let error = refused(&server, &[&["jobs", "--all-time"], &arguments[..]].concat());
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn conditions_take_memory_as_slurm_writes_it_and_quoted_dates_and_the_end() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    for (condition, expected) in [
+        ("memory = 16G", vec!["7"]),
+        ("memory > 16G", vec!["8"]),
+        ("memory >= 16384M and memory <= 0.03125T", vec!["7", "8"]),
+        ("submit < '2026-01-02'", vec!["7"]),
+        ("submit >= \"2026-01-02 10:00\"", vec!["8"]),
+        ("start between '2026-01-01T10:00' and '2026-01-01T11:00Z'", vec!["7"]),
+        ("end > '2026-01-01T12:00'", vec!["7", "8"]),
+        ("end - start > 1h and END is known", vec!["7"]),
+        ("case when end < 2026-01-02 then true else false end", vec!["7"]),
+    ] {
+        assert_eq!(found(&server, &["--where", condition]), expected, "{condition}");
+    }
+    let error = refused(&server, &["jobs", "--where", "submit > 'soon'"]);
+    assert!(error.contains("no such time") && error.contains("^^^^^^"), "{error}");
+}

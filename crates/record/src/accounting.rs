@@ -360,7 +360,7 @@ pub enum MemoryPer {
 }
 
 macro_rules! states {
-    ($($number:literal $state:ident $name:literal,)*) => {
+    ($($number:literal $state:ident $name:literal $code:literal,)*) => {
         /// The state of a job, by Slurm's names. The first twelve are states, the others flags beside them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Encode, Decode, Serialize)]
         #[cbor(index_only)]
@@ -375,6 +375,9 @@ macro_rules! states {
                 None
             }
 
+            /// All names, each with the short form that `sacct` takes; empty where there is none.
+            pub const NAMES: &[(&str, &str)] = &[$(($name, $code),)*];
+
             /// Slurm's name.
             pub fn name(self) -> &'static str {
                 match self { $(State::$state => $name,)* }
@@ -387,35 +390,35 @@ macro_rules! states {
 }
 
 states! {
-    0 Pending "PENDING",
-    1 Running "RUNNING",
-    2 Suspended "SUSPENDED",
-    3 Completed "COMPLETED",
-    4 Cancelled "CANCELLED",
-    5 Failed "FAILED",
-    6 Timeout "TIMEOUT",
-    7 NodeFail "NODE_FAIL",
-    8 Preempted "PREEMPTED",
-    9 BootFail "BOOT_FAIL",
-    10 Deadline "DEADLINE",
-    11 OutOfMemory "OUT_OF_MEMORY",
-    12 Completing "COMPLETING",
-    13 Configuring "CONFIGURING",
-    14 Resizing "RESIZING",
-    15 Requeued "REQUEUED",
-    16 RequeueHold "REQUEUE_HOLD",
-    17 RequeueFed "REQUEUE_FED",
-    18 Revoked "REVOKED",
-    19 SpecialExit "SPECIAL_EXIT",
-    20 StageOut "STAGE_OUT",
-    21 Stopped "STOPPED",
-    22 Signaling "SIGNALING",
-    23 LaunchFailed "LAUNCH_FAILED",
-    24 ReconfigFail "RECONFIG_FAIL",
-    25 PowerUpNode "POWER_UP_NODE",
-    26 ResvDelHold "RESV_DEL_HOLD",
-    27 UpdateDb "UPDATE_DB",
-    28 Expediting "EXPEDITING",
+    0 Pending "PENDING" "PD",
+    1 Running "RUNNING" "R",
+    2 Suspended "SUSPENDED" "S",
+    3 Completed "COMPLETED" "CD",
+    4 Cancelled "CANCELLED" "CA",
+    5 Failed "FAILED" "F",
+    6 Timeout "TIMEOUT" "TO",
+    7 NodeFail "NODE_FAIL" "NF",
+    8 Preempted "PREEMPTED" "PR",
+    9 BootFail "BOOT_FAIL" "BF",
+    10 Deadline "DEADLINE" "DL",
+    11 OutOfMemory "OUT_OF_MEMORY" "OOM",
+    12 Completing "COMPLETING" "CG",
+    13 Configuring "CONFIGURING" "CF",
+    14 Resizing "RESIZING" "RS",
+    15 Requeued "REQUEUED" "RQ",
+    16 RequeueHold "REQUEUE_HOLD" "RH",
+    17 RequeueFed "REQUEUE_FED" "RF",
+    18 Revoked "REVOKED" "RV",
+    19 SpecialExit "SPECIAL_EXIT" "SE",
+    20 StageOut "STAGE_OUT" "SO",
+    21 Stopped "STOPPED" "ST",
+    22 Signaling "SIGNALING" "SI",
+    23 LaunchFailed "LAUNCH_FAILED" "",
+    24 ReconfigFail "RECONFIG_FAIL" "",
+    25 PowerUpNode "POWER_UP_NODE" "",
+    26 ResvDelHold "RESV_DEL_HOLD" "RD",
+    27 UpdateDb "UPDATE_DB" "",
+    28 Expediting "EXPEDITING" "",
 }
 
 #[cfg(test)]
@@ -450,6 +453,12 @@ mod tests {
             assert_eq!(State::named(state.name().as_bytes()), Some(*state));
             assert_eq!(serde_json::to_value(state).unwrap(), state.name());
         }
+        let mut codes: Vec<&str> =
+            State::NAMES.iter().map(|(_, code)| *code).filter(|code| !code.is_empty()).collect();
+        assert_eq!((State::NAMES.len(), codes.len()), (STATES.len(), 24));
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), 24, "one code means two states");
         assert_eq!(State::named(b"CANCELLED by 1"), None);
         assert_eq!(State::named(b""), None);
     }

@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use crate::app::App;
 use crate::asker::Asker;
 use crate::error::ApiError;
-use crate::read::{Asked, Part, asked, check_long_text, check_text, nanos, place};
+use crate::read::{Asked, Part, asked, check_known, check_long_text, check_text, named_nodes, nanos, place};
 use crate::readers::ask;
 use crate::searches::searched;
 use crate::tags::{self, Typed};
@@ -53,7 +53,7 @@ pub struct Jobs {
     tagged: Option<String>,
     /// As a search says that has this name, see `/api/v1/searches`.
     search: Option<String>,
-    /// On this node.
+    /// On these nodes: a name, a list `n[01-04]`, or a pattern `gpu*`.
     node: Option<String>,
     /// Whatever waited or ran at this time or later.
     #[param(value_type = Option<String>, format = DateTime)]
@@ -105,18 +105,29 @@ pub async fn jobs(
             asked.question(&ask(&app, &asker.sight, |reader| reader.job_columns()).await?, &declared)?
         }
     };
+    let nodes = which.node.clone().filter(|_| asked.after.is_none());
     if asked.count {
         let count = ask(&app, &asker.sight, move |reader| reader.count_jobs(&which)).await?;
+        if count == 0 {
+            check_known(&app, &asker, nodes).await?;
+        }
         return Ok(Json(json!({"count": count})).into_response());
     }
     if let Some(by) = asked.group_by()? {
         let after = asked.after.as_deref().map(|text| place(text, 1)).transpose()?;
         let before = after.as_ref().map_or(0, After::position) as usize;
         let rows = ask(&app, &asker.sight, move |reader| reader.group_jobs(&which, by)).await?;
+        if rows.is_empty() {
+            check_known(&app, &asker, nodes).await?;
+        }
         let rows = rows.into_iter().skip(before).collect();
         return Ok(Part::of(rows, after.as_ref(), asked.limit().unwrap_or(u64::MAX)).into_response());
     }
-    Ok(Part(ask(&app, &asker.sight, move |reader| reader.jobs(&which, &page)).await?).into_response())
+    let found = ask(&app, &asker.sight, move |reader| reader.jobs(&which, &page)).await?;
+    if found.is_empty() {
+        check_known(&app, &asker, nodes).await?;
+    }
+    Ok(Part(found).into_response())
 }
 
 /// Which jobs, and what of them.
@@ -151,7 +162,6 @@ impl Jobs {
             Condition::asked(text, &columns.catalogue)
                 .map_err(|error| ApiError::BadRequest(error.to_string()))
         };
-        self.node.as_deref().map_or(Ok(()), check_text)?;
         let typed = Typed { all: self.all.clone(), any: self.any.clone(), none: self.none.clone() };
         let mut tagged = typed.tagged(declared)?;
         tagged.origin = self.tagged.as_deref().map(tags::origin).transpose()?;
@@ -168,7 +178,7 @@ impl Jobs {
                 .flatten()
                 .map(condition)
                 .collect::<Result<_, _>>()?,
-            node: self.node.clone(),
+            node: self.node.as_deref().map(named_nodes).transpose()?,
             since_ns: self.since.map(nanos),
             until_ns: self.until.map(nanos),
         })
@@ -177,7 +187,10 @@ impl Jobs {
     fn page(&self, columns: &Columns) -> Result<Page, ApiError> {
         let named = |name: &str| {
             columns.named(name).cloned().ok_or_else(|| {
-                ApiError::BadRequest(format!("jobs have no column `{name}`: see jobglass jobs --fmt help"))
+                let meant =
+                    columns.nearest(name).map_or(String::new(), |nearest| format!("; is it `{nearest}`?"));
+                let see = "jobglass jobs --fmt help lists them";
+                ApiError::BadRequest(format!("jobs have no column `{name}`{meant} ({see})"))
             })
         };
         let sort = self.sort.as_deref().unwrap_or("-submit");

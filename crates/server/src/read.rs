@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use store::query::page;
 use store::sight::Sight;
-use store::{After, Filter, GroupBy, Listed, Per, Rule};
+use store::{After, Filter, GroupBy, Listed, Per, Rule, UnknownNode};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use crate::app::App;
@@ -38,7 +38,7 @@ pub struct Which {
     user: Option<String>,
     /// A pattern for the path, or for its last part if there is no `/` in it.
     exe: Option<String>,
-    /// A host, or a node of the batch system.
+    /// A host, or a node of the batch system: a name, a list `n[01-04]`, or a pattern `n*`.
     host: Option<String>,
     #[param(value_type = Option<u64>, maximum = 4_294_967_295_u64)]
     pid: Option<u32>,
@@ -64,6 +64,7 @@ impl Which {
             check_text(text)?;
         }
         self.exe.as_deref().map_or(Ok(()), check_glob)?;
+        self.host.as_deref().map(named_nodes).transpose()?;
         let after = self.after.as_deref().map(|text| place(text, places)).transpose()?;
         let filter = Filter {
             cluster: self.cluster,
@@ -128,6 +129,22 @@ pub fn check_glob(text: &str) -> Result<(), ApiError> {
     Pattern::of_glob(text).check().map_err(|error| ApiError::BadRequest(error.to_string()))
 }
 
+/// Nodes: a name, a list as Slurm writes it, or a pattern.
+pub fn named_nodes(text: &str) -> Result<store::Nodes, ApiError> {
+    check_text(text)?;
+    store::Nodes::parse(text).map_err(|error| ApiError::BadRequest(error.to_string()))
+}
+
+/// Nothing was found on these nodes: is there one of the name at all?
+pub async fn check_known(app: &App, asker: &Asker, nodes: Option<store::Nodes>) -> Result<(), ApiError> {
+    let Some(nodes) = nodes else { return Ok(()) };
+    let unknown = ask(app, &asker.sight, move |reader| reader.unknown_node(&nodes)).await?;
+    unknown.map_or(Ok(()), |UnknownNode { name, nearest }| {
+        let meant = nearest.map_or(String::new(), |nearest| format!("; is it `{nearest}`?"));
+        Err(ApiError::BadRequest(format!("no node `{name}` is known here{meant}")))
+    })
+}
+
 /// Rows, and whether there are more than were asked for.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Rows {
@@ -184,7 +201,12 @@ pub async fn processes(
 ) -> Result<Part, ApiError> {
     let (filter, limit) = asked(query)?.filter(3)?;
     let filter = Filter { limit: Some(limit), ..filter };
-    Ok(Part(ask(&app, &asker.sight, move |reader| reader.processes(&filter)).await?))
+    let nodes = filter.host.as_deref().filter(|_| filter.after.is_none()).map(named_nodes).transpose()?;
+    let found = ask(&app, &asker.sight, move |reader| reader.processes(&filter)).await?;
+    if found.is_empty() {
+        check_known(&app, &asker, nodes).await?;
+    }
+    Ok(Part(found))
 }
 
 /// Programs, those that ran most first.
@@ -412,9 +434,13 @@ pub async fn nodes(
     query: Asked<Nodes>,
 ) -> Result<Json<Rows>, ApiError> {
     let Nodes { host } = asked(query)?;
-    host.as_deref().map_or(Ok(()), check_text)?;
-    let now = now_ns();
-    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.nodes(host.as_deref(), now)).await?, u64::MAX))
+    let nodes = host.as_deref().map(named_nodes).transpose()?;
+    let (which, now) = (nodes.clone(), now_ns());
+    let rows = ask(&app, &asker.sight, move |reader| reader.nodes(which.as_ref(), now)).await?;
+    if rows.is_empty() {
+        check_known(&app, &asker, nodes).await?;
+    }
+    Ok(Rows::new(rows, u64::MAX))
 }
 
 /// The batch jobs that run now, by their last readings: what they use of what they reserved.

@@ -11,7 +11,9 @@ use super::{ServerArgs, ShapeArgs};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Ranges: 4, 4..16, 4.., ..16; with units for times: 10m..2h.
 
-Conditions (--where) are made of columns, values with units, =, !=, <, <=, >, >=, and, or, not, in (…), between … and …, like '…', \
+Columns may also be called as sacct calls them: JobID, Elapsed, NNodes.
+
+Conditions (--where) are made of columns, values with units (16G, 2h, '2026-01-31'), =, !=, <, <=, >, >=, and, or, not, in (…), between … and …, like '…', \
 is known, is unknown, + - * / ( ). What is not known is never found, but by `is unknown`. uses('libblas*') and runs('gmx*') ask for \
 libraries that were loaded and programs that were run, by name, or by path if there is a / in the pattern.
 
@@ -39,14 +41,14 @@ pub struct JobsArgs {
     /// In these partitions
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub partition: Vec<String>,
-    /// In these states: RUNNING, COMPLETED, FAILED, …
+    /// In these states: RUNNING, COMPLETED, FAILED, …, or R, CD, F
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     pub state: Vec<String>,
     /// With a name that fits
     #[arg(long, value_name = "GLOB")]
     pub name: Option<String>,
-    /// On this node
-    #[arg(long, value_name = "NAME")]
+    /// On these nodes: a name, a list such as n[01-04], or a pattern such as 'gpu*'
+    #[arg(long, value_name = "NODES")]
     pub node: Option<String>,
     /// On this cluster
     #[arg(long, value_name = "NAME")]

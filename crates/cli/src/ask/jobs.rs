@@ -140,12 +140,11 @@ fn chosen(args: &JobsArgs) -> Result<Option<String>> {
         };
         parts.push(format!("(job in {jobs} or job_id in {jobs}{arrays})"));
     }
-    let states: Vec<String> = args.state.iter().map(|state| state.to_ascii_uppercase()).collect();
     let lists = [
         ("user", &args.user),
         ("project", &args.project),
         ("partition", &args.partition),
-        ("state", &states),
+        ("state", &args.state),
     ];
     for (column, values) in lists {
         if !values.is_empty() {

@@ -7,6 +7,7 @@ pub(crate) mod hosts;
 mod job;
 pub mod jobs;
 mod measures;
+mod named_nodes;
 mod nodes;
 pub mod notes;
 mod on_node;
@@ -36,6 +37,7 @@ use crate::sight::{self, Sight};
 use crate::tags::{Declared, Shared};
 
 pub use environment::{Rule, Rules};
+pub use named_nodes::{Nodes, NodesError, UnknownNode};
 pub use page::{After, Listed};
 pub use short::Per;
 pub use uses::GroupBy;
@@ -184,9 +186,9 @@ impl Reader {
         self.ask(|snapshot| snapshot.short_jobs(filter, per))
     }
 
-    /// How the nodes fare, or one of them.
-    pub fn nodes(&self, host: Option<&str>, now_ns: i64) -> Result<Rows, StoreError> {
-        self.ask(|snapshot| snapshot.nodes(host, now_ns))
+    /// How the nodes fare, or some of them.
+    pub fn nodes(&self, which: Option<&Nodes>, now_ns: i64) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.nodes(which, now_ns))
     }
 
     /// The machine as its batch system has it, with what the site says over it: all clusters, or one.
@@ -352,7 +354,10 @@ impl From<&Filter> for Conditions {
             conditions.add(&text, [Sql::Text(value)]);
         }
         if let Some(host) = &filter.host {
-            conditions.add("(host = ? OR node = ?)", [text(host), text(host)]);
+            // What is no list of nodes is no node's name either.
+            let nodes = Nodes::parse(host).unwrap_or_else(|_| Nodes::literal(host));
+            let ((own, values), (other, again)) = (nodes.fits("host"), nodes.fits("node"));
+            conditions.add(&format!("({own} OR {other})"), values.into_iter().chain(again));
         }
         if let Some(pid) = filter.pid {
             conditions.add("pid = ?", [Sql::UInt(pid)]);

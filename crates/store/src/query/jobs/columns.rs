@@ -6,10 +6,11 @@
 use std::sync::{Arc, LazyLock};
 
 use condition::{Catalogue, Column, Type, Unit};
+use record::accounting::State;
 use record::metric::{Kind, Metric, Of, Unit as Counted};
 
 use super::elsewhere::or_elsewhere;
-use super::software;
+use super::{sacct, software};
 use super::tagged::SET;
 use crate::job_rows::{CHARACTERISTICS, last_name, metrics, shares};
 use crate::tags::TAGS;
@@ -104,28 +105,39 @@ impl Columns {
             }
         }
         let names = |of: &JobColumn| {
-            let own = (of.alias != Some("ended")).then(|| of.name.clone());
-            own.into_iter().chain(of.alias.map(str::to_owned)).collect::<Vec<_>>()
+            [of.name.clone()].into_iter().chain(of.alias.map(str::to_owned)).collect::<Vec<_>>()
         };
         let catalogue = all.iter().filter(|of| !of.is_only_shown);
         let catalogue = catalogue.flat_map(|of| names(of).into_iter().map(|name| catalogued(of, &name)));
         // A test sees that there is one.
         let catalogue = Catalogue::new(catalogue).unwrap_or_default();
         let catalogue = software::predicates().into_iter().fold(catalogue, Catalogue::with);
+        let catalogue = sacct::NAMES.iter().fold(catalogue, |all, (theirs, ours)| all.also(theirs, ours));
         Columns { all: all.into_iter().map(Arc::new).collect(), catalogue }
     }
 
-    /// A column by the name of answers or of conditions.
+    /// A column by the name of answers, of conditions, or of Slurm.
     pub fn named(&self, name: &str) -> Option<&Arc<JobColumn>> {
+        self.own(name).or_else(|| self.own(sacct::ours(name)?))
+    }
+
+    fn own(&self, name: &str) -> Option<&Arc<JobColumn>> {
         self.all.iter().find(|column| {
             column.name.eq_ignore_ascii_case(name)
                 || column.alias.is_some_and(|alias| alias.eq_ignore_ascii_case(name))
         })
     }
+
+    /// The name that somebody may have meant.
+    pub fn nearest(&self, name: &str) -> Option<&str> {
+        let names = self.all.iter().flat_map(|column| [Some(&*column.name), column.alias]);
+        condition::nearest(name, names.flatten().chain(sacct::NAMES.iter().map(|(theirs, _)| *theirs)))
+    }
 }
 
 fn catalogued(of: &JobColumn, name: &str) -> Column {
     let column = Column::new(name, of.of, &of.meaning, &of.sql).in_unit(of.unit);
+    let column = if of.name == "state" { column.one_of(State::NAMES) } else { column };
     match &of.whole {
         Some((sql, over)) => column.of_whole(sql, *over),
         None => column,
@@ -564,9 +576,27 @@ mod tests {
         }
         assert_eq!(column("Ended").map(|column| &*column.name), Some("end"));
         assert_eq!(column("gpu_util_avg").map(|column| column.unit()), Some("%"));
-        assert!(catalogue.get("end").is_none() && catalogue.get("ended").is_some());
+        assert!(catalogue.get("end").is_some() && catalogue.get("ended").is_some());
         assert!(column("tags").is_some() && catalogue.get("tags").is_none());
         assert!(catalogue.columns().count() > all.len());
+    }
+
+    #[test]
+    fn columns_are_found_by_the_names_of_sacct() {
+        for (name, expected) in [("JobID", "job_id"), ("elapsed", "elapsed_s"), ("NCPUS", "cores"), ("State", "state")] {
+            assert_eq!(column(name).map(|column| &*column.name), Some(expected), "{name}");
+        }
+        for (theirs, ours) in sacct::NAMES {
+            let of = column(theirs).map(|column| &*column.name);
+            let Some(column) = FIXED.all.iter().find(|column| column.name == *ours) else { continue };
+            assert!(of == Some(*ours), "{theirs}: {of:?}");
+            assert!(FIXED.catalogue.get(theirs).is_some() || column.is_only_shown, "{theirs}");
+        }
+        for (name, nearest) in
+            [("elapsd", Some("elapsed")), ("jobidd", Some("JobID")), ("Elapsd_s", Some("elapsed_s")), ("zzzzzz", None)]
+        {
+            assert_eq!(FIXED.nearest(name), nearest, "{name}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod columns;
 mod elsewhere;
 mod found;
 mod group;
+mod sacct;
 mod software;
 pub(super) mod tagged;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use condition::{Condition, Value as Bound};
 use duckdb::types::Value as Sql;
 
-use super::{Conditions, Listed, Reader, Rows, Snapshot, page};
+use super::{Conditions, Listed, Nodes, Reader, Rows, Snapshot, page};
 use crate::StoreError;
 
 pub use after::JobAfter;
@@ -30,8 +31,8 @@ pub use tagged::{Origin, Tagged, Wanted};
 pub struct Which {
     /// All of them must hold. Of the columns of a [`Columns`].
     pub conditions: Vec<Condition>,
-    /// On this node.
-    pub node: Option<String>,
+    /// On one of these nodes.
+    pub node: Option<Nodes>,
     /// Whatever waited or ran at some time between these two, in nanoseconds since 1970.
     pub since_ns: Option<i64>,
     pub until_ns: Option<i64>,
@@ -195,8 +196,8 @@ impl Which {
             conditions.add(text, [Sql::BigInt(until), Sql::BigInt(until)]);
         }
         if let Some(node) = &self.node {
-            let text = "c.node_list IN (SELECT list FROM node_list WHERE host = ?)";
-            conditions.add(text, [Sql::Text(node.clone())]);
+            let (fits, values) = node.fits("host");
+            conditions.add(&format!("c.node_list IN (SELECT list FROM node_list WHERE {fits})"), values);
         }
         self.tagged.conditions().into_iter().for_each(|(text, values)| conditions.add(&text, values));
         for condition in &self.conditions {
