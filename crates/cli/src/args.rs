@@ -201,7 +201,11 @@ pub struct ProcessesArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   jobglass job 4711
-  jobglass job 4711 --json | jq 'select(.exit_code != 0)'")]
+  jobglass job 4711 --json | jq '.processes[] | select(.exit_code != 0)'
+  jobglass job 4711 --json | jq .account.state
+  jobglass processes --job 4711 --csv
+
+--json prints one object with all that is known; --csv one row with what the job has one of.")]
 pub struct JobArgs {
     /// The batch job or login session
     #[arg(value_name = "ID")]

@@ -293,3 +293,26 @@ fn conditions_take_memory_as_slurm_writes_it_and_quoted_dates_and_the_end() {
     let error = refused(&server, &["jobs", "--where", "submit > 'soon'"]);
     assert!(error.contains("no such time") && error.contains("^^^^^^"), "{error}");
 }
+
+#[test]
+fn an_imported_job_is_shown_in_every_shape() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let job = &parse(&tell(&server, &["job", "7", "--json"]))[0];
+    assert_eq!((&job["account"]["state"], &job["account"]["user"]), (&"COMPLETED".into(), &"ann".into()), "{job}");
+    assert_eq!((&job["job"], job["steps"].as_array().map(Vec::len)), (&"7".into(), Some(1)), "{job}");
+    assert_eq!(job["processes"], Row::Array(vec![]));
+    let csv = text(&tell(&server, &["job", "7", "--csv"]).stdout);
+    let mut lines = csv.lines();
+    let (names, row): (Vec<&str>, &str) = (lines.next().unwrap().split(',').collect(), lines.next().unwrap());
+    assert_eq!(lines.next(), None, "{csv}");
+    for name in ["job", "user", "state", "nodes", "node_list", "elapsed_s", "name"] {
+        assert_eq!(names.iter().filter(|found| **found == name).count(), 1, "{name}: {csv}");
+    }
+    assert!(row.contains("COMPLETED") && row.contains("ann") && row.contains("fold"), "{csv}");
+    // There is nothing to print of a job that is not there.
+    for shape in ["--json", "--csv"] {
+        let output = server.ask(&["job", "99", shape]).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    }
+}

@@ -136,7 +136,7 @@ pub fn named_nodes(text: &str) -> Result<store::Nodes, ApiError> {
 }
 
 /// Nothing was found on these nodes: is there one of the name at all?
-pub async fn check_known(app: &App, asker: &Asker, nodes: Option<store::Nodes>) -> Result<(), ApiError> {
+pub async fn check_known(app: &Arc<App>, asker: &Asker, nodes: Option<store::Nodes>) -> Result<(), ApiError> {
     let Some(nodes) = nodes else { return Ok(()) };
     let unknown = ask(app, &asker.sight, move |reader| reader.unknown_node(&nodes)).await?;
     unknown.map_or(Ok(()), |UnknownNode { name, nearest }| {
