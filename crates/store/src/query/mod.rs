@@ -171,6 +171,24 @@ impl Reader {
         })
     }
 
+    /// Whether anything is known of a job: by its batch system, or because it was seen or measured.
+    pub fn knows_job(&self, job: &str) -> Result<bool, StoreError> {
+        self.ask(|snapshot| {
+            let sql = "SELECT 1 FROM accounting WHERE job = ? OR shown = ? LIMIT 1";
+            let values = [Sql::Text(job.to_owned()), Sql::Text(job.to_owned())];
+            if !snapshot.rows(sql, &values, |row| row.get::<_, i64>(0))?.is_empty() {
+                return Ok(true);
+            }
+            for table in ["process", "job_sample"] {
+                let (_, first, last) = snapshot.find_job(table, job)?;
+                if first <= last {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
     /// What a job reserved and used; null if it was never measured.
     pub fn resources(&self, filter: &Filter, now_ns: i64) -> Result<Value, StoreError> {
         self.ask(|snapshot| snapshot.resources(filter, now_ns))
