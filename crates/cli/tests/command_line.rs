@@ -316,3 +316,92 @@ fn an_imported_job_is_shown_in_every_shape() {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
     }
 }
+
+#[test]
+fn rate_warns_of_an_unknown_job_and_of_a_value_below_the_floor() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let (unknown, floor) = ("warning: nothing is known of job", "warning: agents read a job every 1 s at most");
+    for (arguments, warnings) in [
+        (&["7", "5s"][..], [false, false]),
+        (&["7", "500ms"], [false, true]),
+        (&["99", "1s"], [true, false]),
+        (&["99", "100ms", "--json"], [true, true]),
+        (&["99", "--comment", "jobglass:rate=5s"], [false, false]),
+    ] {
+        let output = tell(&server, &[&["rate"], arguments].concat());
+        let said = text(&output.stderr);
+        assert_eq!([unknown, floor].map(|warning| said.contains(warning)), warnings, "{arguments:?}: {said}");
+        assert!(!output.stdout.is_empty());
+    }
+}
+
+/// What a command prints on a terminal of this width, its lines without the spaces at their ends.
+fn on_terminal(server: &Server, columns: usize, arguments: &[&str]) -> Vec<String> {
+    let quoted: Vec<String> = arguments.iter().map(|word| format!("'{word}'")).collect();
+    let typed = format!("stty cols {columns} rows 500; exec {} {}", jobglass().display(), quoted.join(" "));
+    let mut command = Command::new("script");
+    command.args(["-qec", &typed, "/dev/null"]).stdin(Stdio::null()).env("NO_COLOR", "1").env("PAGER", "cat");
+    command.env("JOBGLASS_SERVER", server.url()).env("JOBGLASS_TOKEN_FILE", server.data.join("admin.token"));
+    let output = command.output().unwrap();
+    text(&output.stdout).lines().map(|line| line.trim_end().to_owned()).collect()
+}
+
+#[test]
+fn tables_fit_the_terminal_and_keep_the_name() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let piped = text(&tell(&server, &["jobs", "--all-time"]).stdout);
+    let header = piped.lines().next().unwrap().to_owned();
+    for title in ["JOB ID", "PROJECT", "SUBMIT", "WAIT", "CORE HOURS", "NAME"] {
+        assert!(header.contains(title), "{header}");
+    }
+    assert_eq!(on_terminal(&server, 250, &["jobs", "--all-time"])[0], header, "a wide one has all");
+    for columns in [120, 80, 40] {
+        let lines = on_terminal(&server, columns, &["jobs", "--all-time"]);
+        let all = lines.join("\n");
+        assert!(lines[..3].iter().all(|line| line.chars().count() <= columns), "{columns}: {all}");
+        assert!(lines[0].starts_with("JOB ID") && lines[0].ends_with("NAME"), "{columns}: {all}");
+        assert!(lines[2].ends_with("fold") && lines[3].starts_with("(no room for "), "{columns}: {all}");
+        assert!(lines[3].contains("WAIT") && !lines[0].contains("WAIT"), "{columns}: {all}");
+    }
+}
+
+#[test]
+fn help_for_columns_searches_and_wraps() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    for arguments in [&["jobs", "--fmt", "help", "gpu", "MEMORY"][..], &["jobs", "--fmt", "help gpu memory"]] {
+        let found = text(&tell(&server, arguments).stdout);
+        let lines: Vec<&str> = found.lines().skip(1).collect();
+        assert!(!lines.is_empty() && lines.len() < 40, "{found}");
+        for line in lines {
+            let line = line.to_lowercase();
+            assert!(line.contains("gpu") && line.contains("memory"), "{line}");
+        }
+    }
+    let whole: Vec<Row> = parse(&tell(&server, &["jobs", "--fmt", "help", "cpu_ids", "--json"]));
+    assert_eq!(whole.len(), 1);
+    let narrow = on_terminal(&server, 60, &["jobs", "--fmt", "help", "cpu_ids"]);
+    assert!(narrow.iter().all(|line| line.chars().count() <= 60), "{narrow:?}");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let wrapped = words(&narrow[1..].join(" "));
+    assert!(narrow.len() > 2 && wrapped.ends_with(&words(whole[0]["meaning"].as_str().unwrap())), "{narrow:?}");
+    let output = server.ask(&["jobs", "--fmt", "help", "nosuchthing"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let output = server.ask(&["jobs", "--fmt", "job", "user"]).output().unwrap();
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("commas"));
+}
+
+#[test]
+fn tables_have_units_for_people_and_json_has_plain_numbers() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let arguments = ["jobs", "--all-time", "--job", "7", "--fmt", "memory,elapsed,submit,core_hours,cores"];
+    let table = text(&tell(&server, &arguments).stdout);
+    let row = table.lines().nth(1).unwrap();
+    let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!((cells[0], cells[1], cells[3], cells[4]), ("16G", "02:00:00", "16.00", "8"), "{table}");
+    let rows = jobs(&server, &["--job", "7", "--fmt", "memory,elapsed"]);
+    assert_eq!((&rows[0]["memory"], &rows[0]["elapsed_s"]), (&17_179_869_184u64.into(), &7200.0.into()));
+}

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use condition::Condition;
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Value, json as value};
 use store::After;
 use store::jobs::{Columns, FIXED, JobAfter, JobColumn, JobsBy, Page, Tagged, USUAL, Which};
 use store::tags::Declared;
@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use crate::app::App;
 use crate::asker::Asker;
 use crate::error::ApiError;
-use crate::read::{Asked, Part, asked, check_known, check_long_text, check_text, named_nodes, nanos, place};
+use crate::read::{Asked, Part, asked, check_known, check_long_text, check_text, json, named_nodes, nanos, place};
 use crate::readers::ask;
 use crate::searches::searched;
 use crate::tags::{self, Typed};
@@ -83,7 +83,7 @@ pub struct Jobs {
     saved: Vec<::tags::Search>,
 }
 
-/// Jobs of the whole collection: `rows` and whether there are `more`, or their `count`.
+/// Jobs of the whole collection: `rows` with the `units` of their columns and whether there are `more`, or their `count`.
 #[utoipa::path(get, path = "/api/v1/jobs", params(Jobs), security(("token" = [])),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403)))]
 pub async fn jobs(
@@ -111,7 +111,7 @@ pub async fn jobs(
         if count == 0 {
             check_known(&app, &asker, nodes).await?;
         }
-        return Ok(Json(json!({"count": count})).into_response());
+        return Ok(Json(value!({"count": count})).into_response());
     }
     if let Some(by) = asked.group_by()? {
         let after = asked.after.as_deref().map(|text| place(text, 1)).transpose()?;
@@ -123,11 +123,17 @@ pub async fn jobs(
         let rows = rows.into_iter().skip(before).collect();
         return Ok(Part::of(rows, after.as_ref(), asked.limit().unwrap_or(u64::MAX)).into_response());
     }
+    let units = units(&page);
     let found = ask(&app, &asker.sight, move |reader| reader.jobs(&which, &page)).await?;
     if found.is_empty() {
         check_known(&app, &asker, nodes).await?;
     }
-    Ok(Part(found).into_response())
+    Ok(json(found.into_json(&[("units", units)])))
+}
+
+/// What the values of each column count, for those who show them to people.
+fn units(page: &Page) -> Value {
+    page.columns.iter().map(|column| (column.name.clone(), Value::from(column.unit()))).collect()
 }
 
 /// Which jobs, and what of them.
@@ -286,7 +292,7 @@ pub async fn columns(asker: Asker, State(app): State<Arc<App>>) -> Result<Json<V
     let row = |column: &Arc<JobColumn>| {
         let condition = column.alias.unwrap_or(&column.name);
         let usual = USUAL.contains(&&*column.name);
-        json!({"column": column.name, "in_conditions": condition, "unit": column.unit(), "usual": usual, "meaning": column.meaning})
+        value!({"column": column.name, "in_conditions": condition, "unit": column.unit(), "usual": usual, "meaning": column.meaning})
     };
-    Ok(Json(json!({"rows": columns.all.iter().map(row).collect::<Vec<_>>(), "more": false})))
+    Ok(Json(value!({"rows": columns.all.iter().map(row).collect::<Vec<_>>(), "more": false})))
 }

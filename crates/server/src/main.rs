@@ -243,8 +243,9 @@ fn main() -> ExitCode {
 fn run(arguments: Serve) -> anyhow::Result<()> {
     let filter =
         tracing_subscriber::EnvFilter::try_from_env("JOBGLASS_LOG").unwrap_or_else(|_| "info".into());
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).log_internal_errors(false);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    // What cannot be written to a log that nobody reads is no reason to end.
+    let log = log.log_internal_errors(false);
     if arguments.log_json {
         log.json().init()
     } else {
@@ -281,7 +282,7 @@ fn run(arguments: Serve) -> anyhow::Result<()> {
 
 /// Says how far a long task is, on a terminal only.
 fn show_progress(bytes: u64) {
-    if std::io::stderr().is_terminal() {
+    if io::stderr().is_terminal() {
         let _ = write!(io::stderr(), "\r{} MB", bytes / 1_000_000);
     }
 }

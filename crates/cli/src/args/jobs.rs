@@ -27,7 +27,8 @@ Examples:
   jobglass jobs --all 'job_partition gpu,job_accel GPU UNUSED' --none 'job_status FAILED'
   jobglass jobs --search idle-gpus --since 30d
   jobglass jobs --user alice --all 'job_status TIMEOUT' --save alices-timeouts
-  jobglass jobs --fmt help")]
+  jobglass jobs --fmt help
+  jobglass jobs --fmt help gpu memory")]
 pub struct JobsArgs {
     /// With this number, as it is shown or as the batch system has it; of an array all
     #[arg(long, value_name = "ID", value_delimiter = ',')]
@@ -107,9 +108,9 @@ pub struct JobsArgs {
     /// By this column; with - before it, from the most to the least
     #[arg(long, value_name = "COLUMN", default_value = "-submit", allow_hyphen_values = true)]
     pub sort: String,
-    /// These columns; help lists all with their meaning and unit
-    #[arg(long, value_name = "COLUMNS", help_heading = "Output")]
-    pub fmt: Option<String>,
+    /// These columns; help lists all with their meaning and unit, help WORD those about something
+    #[arg(long, value_name = "COLUMNS|help", num_args = 1.., help_heading = "Output")]
+    pub fmt: Vec<String>,
     /// Put together those that have this in common; times are UTC
     #[arg(long, value_enum, conflicts_with_all = ["fmt", "count"])]
     pub group_by: Option<JobsBy>,
