@@ -19,7 +19,7 @@ pub use import::{
 pub use jobs::JobsArgs;
 pub use notes::{
     AddNoteArgs, CaseNewsArgs, CasesCommand, ListCasesArgs, ListNotesArgs, NotesCommand, NumberArgs,
-    OpenCaseArgs,
+    OpenCaseArgs, ShowCaseArgs,
 };
 pub use searches::{ForgetArgs, SearchesCommand};
 pub use site::{SiteArgs, SiteOf};
@@ -159,6 +159,7 @@ pub struct ShapeArgs {
 #[command(after_help = "Examples:
   jobglass processes --job 4711
   jobglass processes --user alice --exe 'gmx*' --since 2h
+  jobglass processes --job 4711 --failed
   jobglass processes --host n0042 --since yesterday --until today --json | jq .exe")]
 pub struct ProcessesArgs {
     /// Of this batch job or login session
@@ -176,6 +177,9 @@ pub struct ProcessesArgs {
     /// With this process number
     #[arg(long, value_name = "N")]
     pub pid: Option<u32>,
+    /// That ended with an exit code other than 0, or by a signal
+    #[arg(long)]
+    pub failed: bool,
     /// On this cluster
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,

@@ -63,4 +63,3 @@ macro_rules! say {
         let _ = writeln!(std::io::stderr(), $($text)*);
     }};
 }
-pub(crate) use say;

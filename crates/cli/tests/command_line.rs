@@ -4,13 +4,19 @@ mod common;
 #[path = "common/server.rs"]
 #[allow(dead_code, reason = "only the server is used here")]
 mod server;
+#[path = "../../store/tests/common/mod.rs"]
+#[allow(dead_code, reason = "only what batches are made of is used here")]
+mod batches;
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use batches::{HOST, batch, entry, image, stream};
 use common::{Row, jobglass, new_dir, parse};
+use record::batch::MEDIA_TYPE;
+use record::entry::{EndedBy, Entry, Image};
 use server::{Server, jobglass_server};
 
 /// Jobs of two users in the shape of sacct.
@@ -404,4 +410,48 @@ fn tables_have_units_for_people_and_json_has_plain_numbers() {
     assert_eq!((cells[0], cells[1], cells[3], cells[4]), ("16G", "02:00:00", "16.00", "8"), "{table}");
     let rows = jobs(&server, &["--job", "7", "--fmt", "memory,elapsed"]);
     assert_eq!((&rows[0]["memory"], &rows[0]["elapsed_s"]), (&17_179_869_184u64.into(), &7200.0.into()));
+}
+
+/// Brings what an agent of `n1` saw.
+fn bring(server: &Server, entries: &[Entry]) {
+    let token = text(&fs::read(server.data.join("ingest.token")).unwrap());
+    let request = ureq::post(format!("{}/api/v1/ingest", server.url()));
+    let request = request.header("authorization", format!("Bearer {}", token.trim()));
+    request.header("content-type", MEDIA_TYPE).send(&batch(stream(1), 1, entries, &[])[..]).unwrap();
+}
+
+#[test]
+fn failed_processes_are_found() {
+    let dir = new_dir();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    let killed = Image { ended_by: EndedBy::Signal, exit_code: None, signal: Some(9), ..image(12, "/bin/killed") };
+    let runs = Image { ended_by: EndedBy::Unknown, end: None, exit_code: None, ..image(13, "/bin/runs") };
+    let failed = Image { exit_code: Some(3), ..image(11, "/bin/failed") };
+    bring(&server, &[image(10, "/bin/good"), failed, killed, runs].map(entry));
+    assert_eq!(parse(&tell(&server, &["processes", "--host", HOST, "--json"])).len(), 4);
+    let rows = parse(&tell(&server, &["processes", "--failed", "--json"]));
+    let found: Vec<&str> = rows.iter().map(|row| row["exe"].as_str().unwrap()).collect();
+    assert_eq!(found, ["/bin/failed", "/bin/killed"]);
+    assert_eq!(parse(&tell(&server, &["processes", "--host", "n?", "--failed", "--json"])).len(), 2);
+}
+
+#[test]
+fn a_case_is_shown_from_its_beginning_to_its_end() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    tell(&server, &["cases", "open", "--job", "7", "GPUs not used"]);
+    tell(&server, &["cases", "open", "--user", "bob", "another one"]);
+    tell(&server, &["cases", "add", "1", "wrote a mail"]);
+    let shown = text(&tell(&server, &["cases", "show", "1"]).stdout);
+    for part in ["Case 1, open: user ann, because of job 7", "GPUs not used", "wrote a mail"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(!shown.contains("another one"), "{shown}");
+    tell(&server, &["cases", "close", "1", "a course helped"]);
+    let shown = text(&tell(&server, &["cases", "show", "1"]).stdout);
+    assert!(shown.contains("Case 1, closed") && shown.trim_end().ends_with("a course helped"), "{shown}");
+    let case = &parse(&tell(&server, &["cases", "show", "1", "--json"]))[0];
+    assert_eq!((&case["outcome"], case["entries"].as_array().map(Vec::len)), (&"a course helped".into(), Some(1)));
+    assert_eq!(server.ask(&["cases", "show", "9"]).output().unwrap().status.code(), Some(1));
 }

@@ -154,6 +154,8 @@ pub async fn remove_note(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct WhichCases {
+    /// The one with this number.
+    number: Option<u64>,
     /// About this user.
     user: Option<String>,
     /// Because of this job.
@@ -179,10 +181,14 @@ pub async fn cases(
     State(app): State<Arc<App>>,
     query: Asked<WhichCases>,
 ) -> Result<Part, ApiError> {
-    let WhichCases { user, job, by, text, open, limit, after } = asked(query)?;
+    let WhichCases { number, user, job, by, text, open, limit, after } = asked(query)?;
     let (part, limit) = Numbered { limit, after }.part()?;
     [&user, &job, &by, &text].into_iter().flatten().try_for_each(|text| check_text(text))?;
-    let which = Cases { number: None, user, job, by, text, is_open: open, part };
+    // As the API's description has it.
+    if number.is_some_and(|number| i64::try_from(number).is_err()) {
+        return Err(ApiError::BadRequest("there are no cases with such numbers".into()));
+    }
+    let which = Cases { number, user, job, by, text, is_open: open, part };
     let rows = ask(&app, &asker.sight, move |reader| reader.cases(&which)).await?;
     Ok(numbered(rows, "case", limit))
 }

@@ -42,6 +42,9 @@ pub struct Which {
     host: Option<String>,
     #[param(value_type = Option<u64>, maximum = 4_294_967_295_u64)]
     pid: Option<u32>,
+    /// Only what ended with an exit code other than 0, or by a signal.
+    #[serde(default)]
+    failed: bool,
     /// Whatever ran at this time or later.
     #[param(value_type = Option<String>, format = DateTime)]
     since: Option<Timestamp>,
@@ -73,6 +76,7 @@ impl Which {
             exe: self.exe,
             host: self.host,
             pid: self.pid,
+            is_failed: self.failed,
             since_ns: self.since.map(nanos),
             until_ns: self.until.map(nanos),
             limit: Some(limit + 1),

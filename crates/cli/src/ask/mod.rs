@@ -86,6 +86,7 @@ pub fn processes(args: &ProcessesArgs) -> Result<bool> {
     add(&mut parameters, "exe", args.exe.as_ref());
     add(&mut parameters, "host", args.host.as_ref());
     add(&mut parameters, "pid", args.pid.as_ref());
+    add(&mut parameters, "failed", args.failed.then_some("true").as_ref());
     add(&mut parameters, "limit", Some(&args.limit));
     add_times(&mut parameters, args.since.as_deref(), args.until.as_deref())?;
     rows(&server(&args.server)?, "/api/v1/processes", &parameters, show::PROCESS, &args.shape.into())

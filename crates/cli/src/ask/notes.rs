@@ -1,14 +1,17 @@
 //! `jobglass notes` and `jobglass cases`: what people want to be remembered.
 
+use std::fmt::Write;
+
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::show::{Column, text};
-use super::{Parameters, add, rows, server};
+use super::show::{Column, text, time};
+use super::{Parameters, add, pager, rows, server};
 use crate::args::{
     AddNoteArgs, CaseNewsArgs, CasesCommand, ListCasesArgs, ListNotesArgs, NotesCommand, NumberArgs,
-    OpenCaseArgs,
+    OpenCaseArgs, ShowCaseArgs,
 };
+use crate::table;
 
 pub fn notes(command: &NotesCommand) -> Result<bool> {
     match command {
@@ -21,6 +24,7 @@ pub fn notes(command: &NotesCommand) -> Result<bool> {
 pub fn cases(command: &CasesCommand) -> Result<bool> {
     match command {
         CasesCommand::List(args) => list_cases(args),
+        CasesCommand::Show(args) => show_case(args),
         CasesCommand::Open(args) => open_case(args),
         CasesCommand::Add(args) => add_to_case(args, false),
         CasesCommand::Close(args) => add_to_case(args, true),
@@ -89,6 +93,39 @@ fn list_cases(args: &ListCasesArgs) -> Result<bool> {
     let open = if args.open || args.closed { Some(args.open) } else { None };
     add(&mut parameters, "open", open.as_ref());
     rows(&server(&args.server)?, "/api/v1/cases", &parameters, CASE, &args.shape.into())
+}
+
+fn show_case(args: &ShowCaseArgs) -> Result<bool> {
+    let answer = server(&args.server)?.get("/api/v1/cases", &[("number", args.number.to_string())])?;
+    let Some(case) = answer.as_ref().and_then(|answer| answer["rows"].get(0)) else {
+        say!("jobglass: there is no case {}, or you may not see it", args.number);
+        return Ok(false);
+    };
+    if args.json {
+        pager::line(case)?;
+    } else {
+        pager::print(&in_words(case))?;
+    }
+    Ok(true)
+}
+
+/// A case from its beginning to its end.
+fn in_words(case: &Value) -> String {
+    let mut out = String::new();
+    let state = if case["is_open"] == true { "open" } else { "closed" };
+    let job = case["job"].as_str().map_or(String::new(), |job| format!(", because of job {job}"));
+    let _ = writeln!(out, "Case {}, {state}: user {}{job}", text(&case["case"]), text(&case["user"]));
+    let mut entry = |at: &Value, by: &Value, what: &Value| {
+        let _ = writeln!(out, "\n{} {}\n  {}", time(at), text(by), table::clean(&text(what)));
+    };
+    entry(&case["at"], &case["by"], &case["reason"]);
+    for news in case["entries"].as_array().into_iter().flatten() {
+        entry(&news["at"], &news["by"], &news["text"]);
+    }
+    if case["is_open"] != true {
+        entry(&case["closed"], &case["closed_by"], &case["outcome"]);
+    }
+    out
 }
 
 fn open_case(args: &OpenCaseArgs) -> Result<bool> {

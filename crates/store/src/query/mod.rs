@@ -54,6 +54,8 @@ pub struct Filter {
     /// A host, or a node of the batch system.
     pub host: Option<String>,
     pub pid: Option<u32>,
+    /// Only those that ended with an exit code other than 0, or by a signal.
+    pub is_failed: bool,
     /// Whatever ran at some time between these two, in nanoseconds since 1970.
     pub since_ns: Option<i64>,
     pub until_ns: Option<i64>,
@@ -379,6 +381,9 @@ impl From<&Filter> for Conditions {
         }
         if let Some(pid) = filter.pid {
             conditions.add("pid = ?", [Sql::UInt(pid)]);
+        }
+        if filter.is_failed {
+            conditions.add("(exit_code <> 0 OR signal > 0)", []);
         }
         if let Some(since) = filter.since_ns {
             // The first says the same less exactly, but of one column only, so that old parts of the table are left out.
