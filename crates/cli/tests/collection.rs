@@ -94,6 +94,10 @@ fn a_real_log_gives_the_figures_of_xdmod_however_often_it_is_imported() {
     assert_eq!(sum(&groups, "jobs"), 4046.0);
     assert_eq!(format!("{:.4}", sum(&groups, "core_hours")), "11767.9883");
     assert_eq!(format!("{:.4}", sum(&groups, "gpu_hours")), "506.9128");
+    for by in ["month", "week", "day", "hour", "node"] {
+        let groups = jobs(&server, &[&started[..], &["--group-by", by]].concat());
+        assert_eq!(format!("{:.4}", sum(&groups, "core_hours")), "11767.9883", "{by}");
+    }
     // A node of the middle of a list.
     let rows = jobs(&server, &["--node", "cpn-f13-04-02", "--nodes", "8", "--duration", "5d.."]);
     assert_eq!(rows.iter().map(|row| row["job"].as_str().unwrap()).collect::<Vec<_>>(), ["165381"]);

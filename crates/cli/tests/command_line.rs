@@ -1,12 +1,12 @@
 //! What users type, and what they get: pipes, shapes of output, errors with suggestions.
 
+#[path = "../../store/tests/common/mod.rs"]
+#[allow(dead_code, reason = "only what batches are made of is used here")]
+mod batches;
 mod common;
 #[path = "common/server.rs"]
 #[allow(dead_code, reason = "only the server is used here")]
 mod server;
-#[path = "../../store/tests/common/mod.rs"]
-#[allow(dead_code, reason = "only what batches are made of is used here")]
-mod batches;
 
 use std::fs;
 use std::io;
@@ -82,7 +82,6 @@ fn a_closed_pipe_is_success() {
         "tags list --csv",
         "whoami",
         "whoami --json",
-        "site --json",
         "sample --once",
         "sample --once --json",
         "sample --once --stats",
@@ -165,7 +164,11 @@ fn token_create_expands_a_list_of_hosts() {
     assert_eq!(hosts, ["n0001", "n0002", "n0003", "gpu1"]);
     let listed = text(&token(&server, &["list"]).stdout);
     for host in ["login1", "n0001", "n0002", "n0003", "gpu1"] {
-        assert_eq!(listed.lines().filter(|line| line.contains(&format!("node {host} "))).count(), 1, "{listed}");
+        assert_eq!(
+            listed.lines().filter(|line| line.contains(&format!("node {host} "))).count(),
+            1,
+            "{listed}"
+        );
     }
     // None is made where one cannot be.
     for list in ["n[0001", "n[1-x]", ""] {
@@ -184,8 +187,12 @@ fn token_list_has_headers_and_the_last_use() {
     token(&server, &["create", "--user", "ann"]);
     let list = || text(&token(&server, &["list"]).stdout);
     let before = list();
-    let header: Vec<&str> = before.lines().next().unwrap().split("  ").filter(|title| !title.is_empty()).collect();
-    assert_eq!(header.iter().map(|title| title.trim()).collect::<Vec<_>>(), ["TOKEN", "GOOD FOR", "STATE", "CREATED", "LAST USED"]);
+    let header: Vec<&str> =
+        before.lines().next().unwrap().split("  ").filter(|title| !title.is_empty()).collect();
+    assert_eq!(
+        header.iter().map(|title| title.trim()).collect::<Vec<_>>(),
+        ["TOKEN", "GOOD FOR", "STATE", "CREATED", "LAST USED"]
+    );
     assert!(before.lines().skip(1).all(|line| line.ends_with("never")), "{before}");
     tell(&server, &["whoami"]);
     common::wait_until("the use of the administrator's token to be listed", || {
@@ -213,7 +220,9 @@ fn refused(server: &Server, arguments: &[&str]) -> String {
 fn unknown_states_are_errors_and_codes_of_slurm_are_understood() {
     let dir = new_dir();
     let server = start(dir.path());
-    for (typed, expected) in [("COMPLETED", vec!["7"]), ("CD", vec!["7"]), ("to,Cd", vec!["7", "8"]), ("R", vec![])] {
+    for (typed, expected) in
+        [("COMPLETED", vec!["7"]), ("CD", vec!["7"]), ("to,Cd", vec!["7", "8"]), ("R", vec![])]
+    {
         assert_eq!(found(&server, &["--state", typed]), expected, "{typed}");
     }
     assert_eq!(found(&server, &["--where", "state = 'cd' or state in ('OOM')"]), ["7"]);
@@ -240,7 +249,11 @@ fn unknown_nodes_are_errors_and_lists_and_globs_are_understood() {
     ] {
         assert_eq!(found(&server, &["--node", typed]), expected, "{typed}");
     }
-    for shape in [&["jobs", "--all-time"][..], &["jobs", "--all-time", "--count"], &["jobs", "--all-time", "--group-by", "user"]] {
+    for shape in [
+        &["jobs", "--all-time"][..],
+        &["jobs", "--all-time", "--count"],
+        &["jobs", "--all-time", "--group-by", "user"],
+    ] {
         for (typed, said) in [
             ("n001", "no node `n001` is known here; is it `n0001`?"),
             ("gpu*", "no node `gpu*` is known here"),
@@ -264,7 +277,8 @@ fn unknown_nodes_are_errors_and_lists_and_globs_are_understood() {
 fn unknown_columns_are_errors_and_names_of_sacct_are_understood() {
     let dir = new_dir();
     let server = start(dir.path());
-    let rows = jobs(&server, &["--fmt", "JobID,Elapsed,NNodes,AllocCPUS,Account,State", "--sort", "-Elapsed"]);
+    let rows =
+        jobs(&server, &["--fmt", "JobID,Elapsed,NNodes,AllocCPUS,Account,State", "--sort", "-Elapsed"]);
     let expected = "{\"job_id\":\"7\",\"elapsed_s\":7200.0,\"nodes\":2,\"cores\":8,\"project\":\"chem\",\"state\":\"COMPLETED\"}";
     assert_eq!(rows[0].to_string(), expected);
     assert_eq!(found(&server, &["--where", "Elapsed > 1h and NCPUS = 8 and JobName like 'f%'"]), ["7"]);
@@ -305,7 +319,11 @@ fn an_imported_job_is_shown_in_every_shape() {
     let dir = new_dir();
     let server = start(dir.path());
     let job = &parse(&tell(&server, &["job", "7", "--json"]))[0];
-    assert_eq!((&job["account"]["state"], &job["account"]["user"]), (&"COMPLETED".into(), &"ann".into()), "{job}");
+    assert_eq!(
+        (&job["account"]["state"], &job["account"]["user"]),
+        (&"COMPLETED".into(), &"ann".into()),
+        "{job}"
+    );
     assert_eq!((&job["job"], job["steps"].as_array().map(Vec::len)), (&"7".into(), Some(1)), "{job}");
     assert_eq!(job["processes"], Row::Array(vec![]));
     let csv = text(&tell(&server, &["job", "7", "--csv"]).stdout);
@@ -327,7 +345,8 @@ fn an_imported_job_is_shown_in_every_shape() {
 fn rate_warns_of_an_unknown_job_and_of_a_value_below_the_floor() {
     let dir = new_dir();
     let server = start(dir.path());
-    let (unknown, floor) = ("warning: nothing is known of job", "warning: agents read a job every 1 s at most");
+    let (unknown, floor) =
+        ("warning: nothing is known of job", "warning: agents read a job every 1 s at most");
     for (arguments, warnings) in [
         (&["7", "5s"][..], [false, false]),
         (&["7", "500ms"], [false, true]),
@@ -377,7 +396,8 @@ fn tables_fit_the_terminal_and_keep_the_name() {
 fn help_for_columns_searches_and_wraps() {
     let dir = new_dir();
     let server = start(dir.path());
-    for arguments in [&["jobs", "--fmt", "help", "gpu", "MEMORY"][..], &["jobs", "--fmt", "help gpu memory"]] {
+    for arguments in [&["jobs", "--fmt", "help", "gpu", "MEMORY"][..], &["jobs", "--fmt", "help gpu memory"]]
+    {
         let found = text(&tell(&server, arguments).stdout);
         let lines: Vec<&str> = found.lines().skip(1).collect();
         assert!(!lines.is_empty() && lines.len() < 40, "{found}");
@@ -392,7 +412,10 @@ fn help_for_columns_searches_and_wraps() {
     assert!(narrow.iter().all(|line| line.chars().count() <= 60), "{narrow:?}");
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let wrapped = words(&narrow[1..].join(" "));
-    assert!(narrow.len() > 2 && wrapped.ends_with(&words(whole[0]["meaning"].as_str().unwrap())), "{narrow:?}");
+    assert!(
+        narrow.len() > 2 && wrapped.ends_with(&words(whole[0]["meaning"].as_str().unwrap())),
+        "{narrow:?}"
+    );
     let output = server.ask(&["jobs", "--fmt", "help", "nosuchthing"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let output = server.ask(&["jobs", "--fmt", "job", "user"]).output().unwrap();
@@ -425,7 +448,8 @@ fn failed_processes_are_found() {
     let dir = new_dir();
     let server = Server::start(dir.path().to_owned(), None);
     server.wait_ready();
-    let killed = Image { ended_by: EndedBy::Signal, exit_code: None, signal: Some(9), ..image(12, "/bin/killed") };
+    let killed =
+        Image { ended_by: EndedBy::Signal, exit_code: None, signal: Some(9), ..image(12, "/bin/killed") };
     let runs = Image { ended_by: EndedBy::Unknown, end: None, exit_code: None, ..image(13, "/bin/runs") };
     let failed = Image { exit_code: Some(3), ..image(11, "/bin/failed") };
     bring(&server, &[image(10, "/bin/good"), failed, killed, runs].map(entry));
@@ -452,6 +476,180 @@ fn a_case_is_shown_from_its_beginning_to_its_end() {
     let shown = text(&tell(&server, &["cases", "show", "1"]).stdout);
     assert!(shown.contains("Case 1, closed") && shown.trim_end().ends_with("a course helped"), "{shown}");
     let case = &parse(&tell(&server, &["cases", "show", "1", "--json"]))[0];
-    assert_eq!((&case["outcome"], case["entries"].as_array().map(Vec::len)), (&"a course helped".into(), Some(1)));
+    assert_eq!(
+        (&case["outcome"], case["entries"].as_array().map(Vec::len)),
+        (&"a course helped".into(), Some(1))
+    );
     assert_eq!(server.ask(&["cases", "show", "9"]).output().unwrap().status.code(), Some(1));
+}
+
+/// A server that knows [`JOBS`] and one of 48 hours with four cores, half a day of which was in January.
+fn start_with_long(dir: &Path) -> Server {
+    let server = start(dir);
+    let log = dir.join("long.txt");
+    let header =
+        "JobID|Cluster|User|Partition|JobName|Submit|Start|End|Elapsed|State|NNodes|NCPUS|NodeList\n";
+    let long = "9|tiny|ann|main|fold|2026-01-30T10:00:00|2026-01-31T12:00:00|2026-02-02T12:00:00|2-00:00:00|COMPLETED|2|4|n[0001-0002]\n";
+    fs::write(&log, format!("{header}{long}")).unwrap();
+    tell(&server, &["import", "slurm", "--time-zone", "UTC", "--file", log.to_str().unwrap()]);
+    server
+}
+
+/// Groups, each with one of its columns.
+fn groups(server: &Server, by: &str, column: &str, arguments: &[&str]) -> Vec<(String, f64)> {
+    let rows = jobs(server, &[&["--group-by", by], arguments].concat());
+    rows.iter()
+        .map(|row| {
+            (
+                row[by].as_str().unwrap_or("-").to_owned(),
+                (row[column].as_f64().unwrap_or(-1.0) * 100.0).round() / 100.0,
+            )
+        })
+        .collect()
+}
+
+fn expected(groups: &[(&str, f64)]) -> Vec<(String, f64)> {
+    groups.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+}
+
+#[test]
+fn groups_are_sorted_by_any_of_their_columns_or_refused() {
+    let dir = new_dir();
+    let server = start_with_long(dir.path());
+    let (ann, bob) = (("ann", 208.0), ("bob", 0.67));
+    for (sort, order) in [
+        (None, [ann, bob]),
+        (Some("core_hours"), [bob, ann]),
+        (Some("-jobs"), [ann, bob]),
+        (Some("-user"), [bob, ann]),
+        (Some("wait_avg"), [bob, ann]),
+        (Some("-wait_max_s"), [ann, bob]),
+    ] {
+        let sort: Vec<&str> = sort.map(|sort| ["--sort", sort]).into_iter().flatten().collect();
+        assert_eq!(groups(&server, "user", "core_hours", &sort), expected(&order), "{sort:?}");
+    }
+    let error = refused(&server, &["jobs", "--all-time", "--group-by", "user", "--sort", "-submit"]);
+    assert!(
+        error.contains("groups have no column `submit`; they have user, jobs, started, core_hours"),
+        "{error}"
+    );
+    let output = tell(&server, &["jobs", "--all-time", "--group-by", "day", "--limit", "2"]);
+    assert!(text(&output.stderr).contains("showing 2 of 5 groups"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn groups_of_time_add_up_to_the_whole() {
+    let dir = new_dir();
+    let server = start_with_long(dir.path());
+    let core_hours = |by: &str| groups(&server, by, "core_hours", &[]);
+    assert_eq!(core_hours("month"), expected(&[("2026-01", 64.67), ("2026-02", 144.0)]));
+    assert_eq!(core_hours("week"), expected(&[("2026-W01", 16.67), ("2026-W05", 144.0), ("2026-W06", 48.0)]));
+    let days = [
+        ("2026-01-01", 16.0),
+        ("2026-01-02", 0.67),
+        ("2026-01-31", 48.0),
+        ("2026-02-01", 96.0),
+        ("2026-02-02", 48.0),
+    ];
+    assert_eq!(core_hours("day"), expected(&days));
+    let weekdays =
+        [("Monday", 48.0), ("Thursday", 16.0), ("Friday", 0.67), ("Saturday", 48.0), ("Sunday", 96.0)];
+    assert_eq!(core_hours("weekday"), expected(&weekdays));
+    let hours = core_hours("hour");
+    assert_eq!((hours.len(), &hours[3]), (24, &("03".to_owned(), 8.0)));
+    // 12:00 to 13:00 of two days, and a minute of the first job.
+    assert_eq!(hours[12], ("12".to_owned(), 8.13));
+    assert_eq!(groups(&server, "hour", "jobs", &[])[3], ("03".to_owned(), 1.0), "one job, on two days");
+    for by in ["month", "week", "day", "weekday", "hour", "node", "user", "name", "program"] {
+        let sum: f64 = core_hours(by).iter().map(|(_, hours)| hours).sum();
+        assert!((sum - 208.67).abs() < 0.1, "{by}: {sum}");
+        let started: f64 = groups(&server, by, "started", &[]).iter().map(|(_, started)| started).sum();
+        assert_eq!(started, if by == "node" { 5.0 } else { 3.0 }, "{by}");
+    }
+    assert_eq!(groups(&server, "month", "jobs", &[]), expected(&[("2026-01", 3.0), ("2026-02", 1.0)]));
+}
+
+#[test]
+fn with_a_time_range_a_job_counts_for_the_time_it_ran_in_it() {
+    let dir = new_dir();
+    let server = start_with_long(dir.path());
+    let between = |since: &str, until: &str| {
+        let rows = parse(
+            &server
+                .ask(&["jobs", "--json", "--group-by", "user", "--since", since, "--until", until])
+                .output()
+                .unwrap(),
+        );
+        rows.iter().map(|row| row["core_hours"].as_f64().unwrap()).sum::<f64>()
+    };
+    let (first, second, third) = ("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z");
+    assert_eq!(format!("{:.2}", between(first, second)), "64.67");
+    assert_eq!(format!("{:.2}", between(second, third)), "144.00");
+    assert_eq!(format!("{:.2}", between("2026-02-01T06:00:00Z", "2026-02-01T07:00:00Z")), "4.00");
+    let days =
+        ["--group-by", "day", "--since", "2026-02-01T06:00:00Z", "--until", "2026-02-02T01:00:00Z", "--json"];
+    let rows = parse(&server.ask(&[&["jobs"], &days[..]].concat()).output().unwrap());
+    let found: Vec<(&str, f64, u64)> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["day"].as_str().unwrap(),
+                row["core_hours"].as_f64().unwrap(),
+                row["started"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(found, [("2026-02-01", 72.0, 0), ("2026-02-02", 4.0, 0)]);
+}
+
+#[test]
+fn jobs_are_grouped_by_node_name_and_program() {
+    let dir = new_dir();
+    let server = start_with_long(dir.path());
+    let nodes = [("n0001", 104.0), ("n0002", 104.0), ("n0003", 0.67)];
+    assert_eq!(groups(&server, "node", "core_hours", &[]), expected(&nodes));
+    assert_eq!(groups(&server, "name", "jobs", &[]), expected(&[("fold", 2.0), ("train", 1.0)]));
+    let log = dir.path().join("seen.txt");
+    let header = "JobID|User|Submit|Start|End|Elapsed|State|NNodes|NCPUS|NodeList\n";
+    let seen =
+        "17|alice|2027-01-15T07:00:00|2027-01-15T08:00:00|2027-01-15T09:00:00|01:00:00|COMPLETED|1|4|n1\n";
+    fs::write(&log, format!("{header}{seen}")).unwrap();
+    tell(&server, &["import", "slurm", "--time-zone", "UTC", "--file", log.to_str().unwrap()]);
+    bring(&server, &[image(10, "/bin/sh"), image(11, "/opt/gromacs/gmx"), image(12, "/bin/sh")].map(entry));
+    let programs = groups(&server, "program", "core_hours", &["--job", "17"]);
+    assert_eq!(programs, expected(&[("gmx", 4.0), ("sh", 4.0)]));
+    wait_for_tag(&server);
+    let tags = groups(&server, "tag", "jobs", &["--job", "7"]);
+    assert!(tags.contains(&("job_status COMPLETED".to_owned(), 1.0)), "{tags:?}");
+}
+
+/// Jobs are judged within seconds.
+fn wait_for_tag(server: &Server) {
+    common::wait_until("the job to be judged", || {
+        let row = &jobs(server, &["--job", "7", "--fmt", "tags"])[0];
+        row["tags"].as_str().is_some_and(|tags| tags.contains("job_status COMPLETED"))
+    });
+}
+
+#[test]
+fn jobs_without_a_submission_are_listed_by_their_start() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let log = dir.path().join("seen.txt");
+    let rows = "JobID|User|Start|End|State\n\
+        20|eve|2026-01-02T00:00:00|2026-01-02T09:00:00|COMPLETED\n\
+        21|eve|2026-01-03T00:00:00|2026-01-03T09:00:00|COMPLETED\n";
+    fs::write(&log, rows).unwrap();
+    tell(&server, &["import", "slurm", "--time-zone", "UTC", "--file", log.to_str().unwrap()]);
+    let listed = |arguments: &[&str]| {
+        let rows = jobs(&server, arguments);
+        rows.iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&[]), ["21", "8", "20", "7"]);
+    assert_eq!(listed(&["--limit", "3"]), ["21", "8", "20"]);
+    assert_eq!(
+        listed(&["--sort", "-submit"])[..2],
+        ["8", "7"],
+        "what is not known is last where it is asked for"
+    );
 }

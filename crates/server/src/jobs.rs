@@ -12,14 +12,18 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json as value};
 use store::After;
-use store::jobs::{Columns, FIXED, JobAfter, JobColumn, JobsBy, Page, Tagged, USUAL, Which};
+use store::jobs::{
+    Columns, FIXED, GroupSort, JobAfter, JobColumn, JobsBy, Page, Tagged, USUAL, USUAL_ORDER, Which,
+};
 use store::tags::Declared;
 use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::asker::Asker;
 use crate::error::ApiError;
-use crate::read::{Asked, Part, asked, check_known, check_long_text, check_text, json, named_nodes, nanos, place};
+use crate::read::{
+    Asked, Part, asked, check_known, check_long_text, check_text, json, named_nodes, nanos, place,
+};
 use crate::readers::ask;
 use crate::searches::searched;
 use crate::tags::{self, Typed};
@@ -63,14 +67,17 @@ pub struct Jobs {
     until: Option<Timestamp>,
     /// Columns, by name, with commas between them.
     columns: Option<String>,
-    /// A column; `-` before it is from the most to the least. `-submit` unless given.
+    /// A column, of groups one of theirs; `-` before it is from the most to the least. Unless given, jobs are sorted by `-submit` (by
+    /// their start where that is not known), groups of time by time, others by `-core_hours`.
     sort: Option<String>,
     /// At most so many rows, 0 for all; 100 unless given. An answer has as many of them as one part of the list.
     #[param(maximum = 1_000_000_000)]
     limit: Option<u64>,
     /// Behind this place: the `next` of the answer before.
     after: Option<String>,
-    /// One row for those that have this in common: cluster, user, project, partition, state, day, hour (of the day), weekday.
+    /// One row for those that have this in common: cluster, user, project, partition, state, name, node, program, tag, month, week, day,
+    /// hour (of the day), weekday. With times, and in groups of time, a job counts for the time that it ran then: `started` and waits
+    /// are of jobs that began then, hours are in proportion.
     group_by: Option<String>,
     /// Only how many there are.
     #[serde(default)]
@@ -83,7 +90,8 @@ pub struct Jobs {
     saved: Vec<::tags::Search>,
 }
 
-/// Jobs of the whole collection: `rows` with the `units` of their columns and whether there are `more`, or their `count`.
+/// Jobs of the whole collection: `rows` with the `units` of their columns and whether there are `more`, or their `count`, or groups
+/// and how many `groups` there are.
 #[utoipa::path(get, path = "/api/v1/jobs", params(Jobs), security(("token" = [])),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403)))]
 pub async fn jobs(
@@ -116,12 +124,15 @@ pub async fn jobs(
     if let Some(by) = asked.group_by()? {
         let after = asked.after.as_deref().map(|text| place(text, 1)).transpose()?;
         let before = after.as_ref().map_or(0, After::position) as usize;
-        let rows = ask(&app, &asker.sight, move |reader| reader.group_jobs(&which, by)).await?;
+        let sort = asked.group_sort(by)?;
+        let rows = ask(&app, &asker.sight, move |reader| reader.group_jobs(&which, by, sort)).await?;
         if rows.is_empty() {
             check_known(&app, &asker, nodes).await?;
         }
+        let groups = Value::from(rows.len());
         let rows = rows.into_iter().skip(before).collect();
-        return Ok(Part::of(rows, after.as_ref(), asked.limit().unwrap_or(u64::MAX)).into_response());
+        let Part(listed) = Part::of(rows, after.as_ref(), asked.limit().unwrap_or(u64::MAX));
+        return Ok(json(listed.into_json(&[("groups", groups)])));
     }
     let units = units(&page);
     let found = ask(&app, &asker.sight, move |reader| reader.jobs(&which, &page)).await?;
@@ -199,8 +210,12 @@ impl Jobs {
                 ApiError::BadRequest(format!("jobs have no column `{name}`{meant} ({see})"))
             })
         };
-        let sort = self.sort.as_deref().unwrap_or("-submit");
-        let by = named(sort.trim_start_matches('-'))?;
+        // Groups have columns of their own.
+        let sort = self.sort.as_deref().filter(|_| self.group_by.is_none());
+        let by = match sort {
+            Some(sort) => named(sort.trim_start_matches('-'))?,
+            None => USUAL_ORDER.clone(),
+        };
         if by.is_only_shown {
             return Err(ApiError::BadRequest(format!("jobs cannot be sorted by `{}`", by.name)));
         }
@@ -213,7 +228,7 @@ impl Jobs {
                 None => USUAL.iter().map(|name| named(name)).collect::<Result<_, _>>()?,
             },
             sort: by,
-            is_ascending: !sort.starts_with('-'),
+            is_ascending: sort.is_some_and(|sort| !sort.starts_with('-')),
             limit: self.limit(),
             after: self.after.as_deref().filter(|_| self.group_by.is_none()).map(job_place).transpose()?,
         })
@@ -224,10 +239,17 @@ impl Jobs {
         let known = JobsBy::ALL.map(JobsBy::name);
         let by = JobsBy::ALL.into_iter().find(|by| by.name() == name);
         by.map(Some).ok_or_else(|| {
-            ApiError::BadRequest(format!(
-                "jobs cannot be put together by `{name}`, but by {}",
-                known.join(", ")
-            ))
+            ApiError::BadRequest(format!("jobs cannot be grouped by `{name}`, but by {}", known.join(", ")))
+        })
+    }
+
+    /// By which of their columns groups are sorted.
+    fn group_sort(&self, by: JobsBy) -> Result<Option<GroupSort>, ApiError> {
+        let Some(sort) = &self.sort else { return Ok(None) };
+        GroupSort::named(sort, by).map(Some).ok_or_else(|| {
+            let names: Vec<&str> = GroupSort::names(by).collect();
+            let name = sort.trim_start_matches('-');
+            ApiError::BadRequest(format!("groups have no column `{name}`; they have {}", names.join(", ")))
         })
     }
 }

@@ -314,7 +314,7 @@ pub struct Uses {
 pub async fn uses(asker: Asker, State(app): State<Arc<App>>, query: Asked<Uses>) -> Result<Part, ApiError> {
     let Uses { pattern, group_by, cluster, job, user, exe, host, since, until, limit, after } = asked(query)?;
     check_glob(&pattern)?;
-    let which = Which { cluster, job, user, exe, host, pid: None, since, until, limit, after };
+    let which = Which { cluster, job, user, exe, host, pid: None, failed: false, since, until, limit, after };
     let (filter, limit) = which.filter(1)?;
     let after = filter.after.clone();
     let rows = ask(&app, &asker.sight, move |reader| reader.uses(&pattern, group_by.into(), &filter)).await?;

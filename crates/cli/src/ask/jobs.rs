@@ -69,7 +69,8 @@ fn asked_help(fmt: &[String]) -> Result<Option<Vec<String>>> {
 fn help(server: &Server, words: Vec<String>, shape: &Shape) -> Result<bool> {
     let answer = server.list("/api/v1/jobs/columns", &[], 0)?.unwrap_or_default();
     let fits = |row: &&Value| {
-        let texts = ["column", "in_conditions", "unit", "meaning"].map(|name| show::text(&row[name]).to_lowercase());
+        let texts =
+            ["column", "in_conditions", "unit", "meaning"].map(|name| show::text(&row[name]).to_lowercase());
         words.iter().all(|word| texts.iter().any(|text| text.contains(word)))
     };
     let rows: Vec<Value> = answer["rows"].as_array().into_iter().flatten().filter(fits).cloned().collect();
@@ -120,8 +121,9 @@ fn parameters(args: &JobsArgs) -> Result<Parameters> {
     add(&mut parameters, "group_by", args.group_by.as_ref());
     let all_groups = args.group_by.map(|_| 0);
     add(&mut parameters, "limit", args.limit.or(all_groups).as_ref());
-    parameters.push(("sort", args.sort.clone()));
-    let columns = args.fmt.first().cloned().or((args.group_by.is_none() && is_table(args)).then(|| TABLE.to_owned()));
+    add(&mut parameters, "sort", args.sort.as_ref());
+    let columns =
+        args.fmt.first().cloned().or((args.group_by.is_none() && is_table(args)).then(|| TABLE.to_owned()));
     add(&mut parameters, "columns", columns.as_ref());
     Ok(parameters)
 }
@@ -283,16 +285,14 @@ fn say_what_is_missing(
     args: &JobsArgs,
 ) -> Result<()> {
     let is_default = args.since.is_none() && args.until.is_none() && !args.all_time && args.job.is_empty();
-    if answer["more"] == Value::Bool(true) {
+    if let (Value::Bool(true), Some(groups)) = (&answer["more"], answer["groups"].as_u64()) {
+        say!("jobglass: showing {} of {groups} groups (--limit N, 0 for all)", rows.len());
+    } else if answer["more"] == Value::Bool(true) {
         let asked = |name: &&(&str, String)| !matches!(name.0, "limit" | "sort" | "columns" | "group_by");
         let mut count: Parameters = parameters.iter().filter(asked).cloned().collect();
         count.push(("count", "true".into()));
         let all = server.get("/api/v1/jobs", &count)?.unwrap_or_default();
-        say!(
-            "jobglass: these are {} of {} (--limit N, 0 for all)",
-            rows.len(),
-            show::text(&all["count"])
-        );
+        say!("jobglass: showing {} of {} jobs (--limit N, 0 for all)", rows.len(), show::text(&all["count"]));
     } else if rows.is_empty() && is_default {
         say!("jobglass: nothing found in the last 30 days (--all-time looks at all)");
     } else if rows.is_empty() {
@@ -356,7 +356,8 @@ mod tests {
             (&["help", "CPU", "Avg"], Some("cpu avg")),
             (&["help cpu"], Some("cpu")),
         ] {
-            let expected = expected.map(|words| words.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+            let expected =
+                expected.map(|words| words.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
             assert_eq!(asked(fmt).unwrap(), expected, "{fmt:?}");
         }
         assert!(asked(&["job", "user"]).unwrap_err().to_string().contains("commas"));

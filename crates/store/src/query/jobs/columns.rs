@@ -10,8 +10,8 @@ use record::accounting::State;
 use record::metric::{Kind, Metric, Of, Unit as Counted};
 
 use super::elsewhere::or_elsewhere;
-use super::{sacct, software};
 use super::tagged::SET;
+use super::{sacct, software};
 use crate::job_rows::{CHARACTERISTICS, last_name, metrics, shares};
 use crate::tags::TAGS;
 
@@ -143,6 +143,12 @@ fn catalogued(of: &JobColumn, name: &str) -> Column {
         None => column,
     }
 }
+
+/// What jobs are sorted by where nothing else is asked for: their submission, or their start where that is not known.
+pub static USUAL_ORDER: LazyLock<Arc<JobColumn>> = LazyLock::new(|| {
+    let sql = "coalesce(c.submit_ns, c.start_ns)";
+    Arc::new(JobColumn::new("submit", Type::Time, "when it was submitted, or began", sql))
+});
 
 /// One of the columns that are always there.
 pub fn column(name: &str) -> Option<&'static Arc<JobColumn>> {
@@ -583,7 +589,9 @@ mod tests {
 
     #[test]
     fn columns_are_found_by_the_names_of_sacct() {
-        for (name, expected) in [("JobID", "job_id"), ("elapsed", "elapsed_s"), ("NCPUS", "cores"), ("State", "state")] {
+        for (name, expected) in
+            [("JobID", "job_id"), ("elapsed", "elapsed_s"), ("NCPUS", "cores"), ("State", "state")]
+        {
             assert_eq!(column(name).map(|column| &*column.name), Some(expected), "{name}");
         }
         for (theirs, ours) in sacct::NAMES {
@@ -592,9 +600,12 @@ mod tests {
             assert!(of == Some(*ours), "{theirs}: {of:?}");
             assert!(FIXED.catalogue.get(theirs).is_some() || column.is_only_shown, "{theirs}");
         }
-        for (name, nearest) in
-            [("elapsd", Some("elapsed")), ("jobidd", Some("JobID")), ("Elapsd_s", Some("elapsed_s")), ("zzzzzz", None)]
-        {
+        for (name, nearest) in [
+            ("elapsd", Some("elapsed")),
+            ("jobidd", Some("JobID")),
+            ("Elapsd_s", Some("elapsed_s")),
+            ("zzzzzz", None),
+        ] {
             assert_eq!(FIXED.nearest(name), nearest, "{name}");
         }
     }

@@ -19,10 +19,10 @@ use super::{Conditions, Listed, Nodes, Reader, Rows, Snapshot, page};
 use crate::StoreError;
 
 pub use after::JobAfter;
-pub use columns::{Columns, FIXED, JobColumn, USUAL, column};
+pub use columns::{Columns, FIXED, JobColumn, USUAL, USUAL_ORDER, column};
 use found::Found;
 pub(super) use found::value;
-pub use group::JobsBy;
+pub use group::{GroupSort, JobsBy};
 pub(crate) use software::{Known as KnownBy, OF_JOB, fits, variables};
 pub use tagged::{Origin, Tagged, Wanted};
 
@@ -103,24 +103,35 @@ impl Reader {
         self.ask_one(|snapshot| snapshot.count_jobs(which))
     }
 
-    /// Jobs put together, those with most processor time first, or in the order of time.
-    pub fn group_jobs(&self, which: &Which, by: JobsBy) -> Result<Rows, StoreError> {
-        self.ask(|snapshot| snapshot.group_jobs(which, by))
+    /// Groups of jobs; unless sorted otherwise those with most processor time first, or in the order of time.
+    pub fn group_jobs(&self, which: &Which, by: JobsBy, sort: Option<GroupSort>) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.group_jobs(which, by, sort))
     }
 }
 
 impl Snapshot<'_> {
     fn jobs(&self, which: &Which, page: &Page) -> Result<Listed, StoreError> {
         let mut conditions = which.conditions();
+        let sort = self.order(&page.sort)?;
         if let Some(after) = &page.after {
-            after.add_to(&mut conditions, page);
+            after.add_to(&mut conditions, &sort, page.is_ascending);
         }
-        let sql = parts(which, page, &conditions.sql());
+        let sql = parts(which, page, &sort, &conditions.sql());
         let mut values = conditions.values;
         values.push(Sql::UBigInt(page.rows().saturating_add(1)));
         let mut found = Found::new(page);
         self.each_while(&sql, &values, |row| found.take(row))?;
         Ok(found.listed)
+    }
+
+    /// What is sorted by. Where all submissions are known, the usual order is that of one column, of which the database is faster.
+    fn order(&self, sort: &Arc<JobColumn>) -> Result<Arc<JobColumn>, StoreError> {
+        if !Arc::ptr_eq(sort, &USUAL_ORDER) {
+            return Ok(sort.clone());
+        }
+        let sql = format!("SELECT 1 FROM {ACCOUNTED} WHERE c.submit_ns IS NULL LIMIT ?");
+        let is_any_unknown = !self.rows(&sql, &[Sql::UBigInt(1)], |row| row.get::<_, i64>(0))?.is_empty();
+        Ok(column("submit").filter(|_| !is_any_unknown).unwrap_or(sort).clone())
     }
 
     fn count_jobs(&self, which: &Which) -> Result<u64, StoreError> {
@@ -142,11 +153,11 @@ impl Snapshot<'_> {
 
 /// A part of the jobs. What is to be said of one is read and looked for beside it when it is known to be among them: as one query, all columns of all
 /// jobs that fit are carried through whatever else is looked at for a condition.
-fn parts(which: &Which, page: &Page, condition: &str) -> String {
+fn parts(which: &Which, page: &Page, sort: &Arc<JobColumn>, condition: &str) -> String {
     let found = format!(
         "SELECT c.rowid AS place, c.id AS id, {} AS sorted FROM {ACCOUNTED} {} {condition} {} LIMIT ?",
-        page.sort.sql,
-        which.beside(iter::once(&page.sort)),
+        sort.sql,
+        which.beside(iter::once(sort)),
         order(page, "id")
     );
     format!(
