@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{jobglass, root, wait_until};
+use common::{jobglass, root, wait_for, wait_until};
 use rustix::net::{AddressFamily, SocketType};
 
 /// A line of InfluxDB's protocol.
@@ -115,7 +115,6 @@ fn a_port_alone_listens_on_loopback_only() {
 
 #[test]
 fn to_listen_for_everybody_must_be_said() {
-    let dir = tempfile::tempdir().unwrap();
     for args in [
         &["influx", "--http", "0.0.0.0:0"][..],
         &["influx", "--listen", "[::]:0"],
@@ -123,9 +122,10 @@ fn to_listen_for_everybody_must_be_said() {
         &["collectd", "--http", "0.0.0.0:0"],
         &["ganglia", "--listen", "239.2.11.71:0"],
     ] {
-        let output = command(dir.path(), args).output().unwrap();
-        let err = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
+        let mut importer = Importer::start(args);
+        let status = wait_for("it to refuse", || importer.child.try_wait().unwrap());
+        let err = importer.log();
+        assert_eq!(status.code(), Some(2), "{args:?}: {err}");
         assert!(err.contains("could make up values") && err.contains("--allow"), "{args:?}: {err}");
     }
 }
