@@ -10,7 +10,7 @@ pub fn run(args: AgentArgs) -> Result<bool> {
     let flags = Flags { config, spool, socket, server, token_file, ca_file };
     if check {
         flags.configure()?;
-        eprintln!("jobglass agent: the configuration is good");
+        say!("jobglass agent: the configuration is good");
         return Ok(true);
     }
     agent::run::run(flags)?;

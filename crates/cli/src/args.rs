@@ -1,5 +1,6 @@
 //! What can be typed: the one definition of parser, help, man pages and completions.
 
+mod delimiter;
 mod import;
 mod jobs;
 mod notes;
@@ -19,7 +20,7 @@ pub use import::{
 pub use jobs::JobsArgs;
 pub use notes::{
     AddNoteArgs, CaseNewsArgs, CasesCommand, ListCasesArgs, ListNotesArgs, NotesCommand, NumberArgs,
-    OpenCaseArgs,
+    OpenCaseArgs, ShowCaseArgs,
 };
 pub use searches::{ForgetArgs, SearchesCommand};
 pub use site::{SiteArgs, SiteOf};
@@ -159,6 +160,7 @@ pub struct ShapeArgs {
 #[command(after_help = "Examples:
   jobglass processes --job 4711
   jobglass processes --user alice --exe 'gmx*' --since 2h
+  jobglass processes --job 4711 --failed
   jobglass processes --host n0042 --since yesterday --until today --json | jq .exe")]
 pub struct ProcessesArgs {
     /// Of this batch job or login session
@@ -170,12 +172,15 @@ pub struct ProcessesArgs {
     /// Of programs that fit: a path if there is a / in it, else its last part
     #[arg(long, value_name = "GLOB")]
     pub exe: Option<String>,
-    /// On this host or node
-    #[arg(long, value_name = "NAME")]
+    /// On these hosts or nodes: a name, a list such as n[01-04], or a pattern such as 'gpu*'
+    #[arg(long, value_name = "HOSTS")]
     pub host: Option<String>,
     /// With this process number
     #[arg(long, value_name = "N")]
     pub pid: Option<u32>,
+    /// That ended with an exit code other than 0, or by a signal
+    #[arg(long)]
+    pub failed: bool,
     /// On this cluster
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
@@ -201,7 +206,11 @@ pub struct ProcessesArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   jobglass job 4711
-  jobglass job 4711 --json | jq 'select(.exit_code != 0)'")]
+  jobglass job 4711 --json | jq '.processes[] | select(.exit_code != 0)'
+  jobglass job 4711 --json | jq .account.state
+  jobglass processes --job 4711 --csv
+
+--json prints one object with all that is known; --csv one row with what the job has one of.")]
 pub struct JobArgs {
     /// The batch job or login session
     #[arg(value_name = "ID")]
@@ -259,8 +268,8 @@ pub struct SeriesArgs {
   jobglass nodes
   jobglass nodes --json | jq 'select(.cpu_busy < 0.1 and (.jobs | length) > 0)'")]
 pub struct NodesArgs {
-    /// This host only
-    #[arg(long, value_name = "NAME")]
+    /// These hosts only: a name, a list such as n[01-04], or a pattern such as 'gpu*'
+    #[arg(long, value_name = "HOSTS")]
     pub host: Option<String>,
     /// What they are made of, and their peak on paper (JSON has both, and the rule behind the peak)
     #[arg(long)]

@@ -1,4 +1,8 @@
 //! The `jobglass` command: thin, every part of it in a module named after what was typed.
+#![warn(clippy::print_stderr)]
+
+#[macro_use]
+mod output;
 
 mod agent_command;
 mod args;
@@ -12,7 +16,6 @@ mod spool;
 mod table;
 mod top;
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -58,17 +61,11 @@ fn main() -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(NOTHING),
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        // Whoever read our output has read enough.
+        Err(_) if output::is_closed() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("jobglass: {error:#}");
+            say!("jobglass: {error:#}");
             ExitCode::from(ERROR)
         }
     }
-}
-
-/// Whoever read our output has read enough.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    })
 }

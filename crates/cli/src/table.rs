@@ -1,20 +1,44 @@
 //! Rows in columns, for people.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
+
+use crate::output;
 
 /// How wide the terminal is; `None` where the output goes elsewhere and is never cut.
 pub fn terminal_width() -> Option<usize> {
-    let out = io::stdout();
-    if !out.is_terminal() {
-        return None;
-    }
-    rustix::termios::tcgetwinsize(&out).ok().map(|size| usize::from(size.ws_col)).filter(|width| *width > 0)
+    output::stdout().size().map(|(width, _)| width).filter(|width| *width > 0)
 }
 
 /// Whether the output may have colours: a terminal, and nobody said `NO_COLOR`.
 pub fn has_colour() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    output::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
+
+/// Names by which rows are told apart: their columns are shown however narrow the terminal is, like the first one.
+const NAMES: [&str; 4] = ["NAME", "PROGRAM", "JOB ID", "JOB"];
+
+/// What is left out first where a terminal is too narrow, in this order; then the columns on the right.
+const LEAST: [&str; 16] = [
+    "FIRST SEEN",
+    "VERSION",
+    "WAIT",
+    "SUBMIT",
+    "PROJECT",
+    "COUNT",
+    "PID",
+    "CPU",
+    "GROUP",
+    "WAIT MAX",
+    "WAIT MEDIAN",
+    "CORE HOURS",
+    "PARTITION",
+    "GPUS",
+    "RUNS",
+    "START",
+];
+
+/// So much of a text in the last column is shown at least.
+const LAST_MIN: usize = 24;
 
 /// A table that is printed when all its rows are known.
 pub struct Table {
@@ -22,6 +46,7 @@ pub struct Table {
     /// Which columns are numbers and stand on the right.
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
+    is_wrapped: bool,
 }
 
 impl Table {
@@ -35,39 +60,115 @@ impl Table {
         let titles: Vec<String> = titles.collect();
         let right = titles.iter().map(|name| name.starts_with('>')).collect();
         let header = titles.iter().map(|name| name.trim_start_matches('>').to_owned()).collect();
-        Table { header, right, rows: Vec::new() }
+        Table { header, right, rows: Vec::new(), is_wrapped: false }
+    }
+
+    /// The same, whose last column goes on below itself instead of being cut.
+    pub fn wrapped(self) -> Table {
+        Table { is_wrapped: true, ..self }
     }
 
     pub fn add(&mut self, row: Vec<String>) {
         self.rows.push(row.into_iter().map(|cell| clean(&cell)).collect());
     }
 
-    /// Prints all rows, cut to `width` if there is one; the last column gives way.
+    /// Prints all rows. If there is a width, the least important columns are left out until the rest fits, which is said, and the last
+    /// one is cut.
     pub fn print(&self, out: &mut impl Write, width: Option<usize>, colour: bool) -> io::Result<()> {
-        let header = &self.header;
-        let widths: Vec<usize> = (0..header.len())
-            .map(|at| self.rows.iter().chain([header]).map(|row| length(&row[at])).max().unwrap_or(0))
+        let widths: Vec<usize> = (0..self.header.len())
+            .map(|at| self.rows.iter().chain([&self.header]).map(|row| length(&row[at])).max().unwrap_or(0))
             .collect();
-        let line = self.line(header, &widths, width);
+        let shown = self.shown(&widths, width);
+        let line = self.line(&self.header, &shown, &widths, width);
         if colour {
             writeln!(out, "\x1b[1m{line}\x1b[0m")?
         } else {
             writeln!(out, "{line}")?
         }
         for row in &self.rows {
-            writeln!(out, "{}", self.line(row, &widths, width))?;
+            for row in self.folded(row, &shown, &widths, width) {
+                writeln!(out, "{}", self.line(&row, &shown, &widths, width))?;
+            }
+        }
+        let titles =
+            self.header.iter().enumerate().filter(|(at, title)| !shown.contains(at) && !title.is_empty());
+        let left_out: Vec<&str> = titles.map(|(_, title)| title.as_str()).collect();
+        if !left_out.is_empty() {
+            writeln!(out, "(no room for {}: use a wider terminal, or a pipe)", left_out.join(", "))?;
         }
         Ok(())
     }
 
-    fn line(&self, row: &[String], widths: &[usize], width: Option<usize>) -> String {
+    /// The columns that are shown in this width.
+    fn shown(&self, widths: &[usize], width: Option<usize>) -> Vec<usize> {
+        let mut shown: Vec<usize> = (0..widths.len()).collect();
+        let Some(width) = width else { return shown };
+        while self.least_width(&shown, widths) > width
+            && let Some(least) = self.least_important(&shown)
+        {
+            shown.retain(|at| *at != least);
+        }
+        shown
+    }
+
+    fn least_width(&self, shown: &[usize], widths: &[usize]) -> usize {
+        let needed =
+            shown.iter().map(|at| if self.gives_way(*at) { widths[*at].min(LAST_MIN) } else { widths[*at] });
+        needed.sum::<usize>() + 2 * shown.len().saturating_sub(1)
+    }
+
+    /// Whether the column can be cut.
+    fn gives_way(&self, at: usize) -> bool {
+        at + 1 == self.header.len() && !self.right[at]
+    }
+
+    fn least_important(&self, shown: &[usize]) -> Option<usize> {
+        let can_go = |at: &usize| *at > 0 && !self.gives_way(*at) && !NAMES.contains(&&*self.header[*at]);
+        let mut order = shown.iter().copied().filter(can_go).collect::<Vec<_>>();
+        order.sort_by_key(|at| {
+            let listed = LEAST.iter().position(|title| *title == self.header[*at]);
+            (listed.unwrap_or(LEAST.len()), usize::MAX - at)
+        });
+        order.first().copied()
+    }
+
+    /// A row as several, where its last cell is wrapped.
+    fn folded(
+        &self,
+        row: &[String],
+        shown: &[usize],
+        widths: &[usize],
+        width: Option<usize>,
+    ) -> Vec<Vec<String>> {
+        let (Some(width), Some((last, before)), true) = (width, shown.split_last(), self.is_wrapped) else {
+            return vec![row.to_vec()];
+        };
+        let taken: usize = before.iter().map(|at| widths[*at] + 2).sum();
+        let parts = wrapped(&row[*last], width.saturating_sub(taken).max(LAST_MIN));
+        let empty = || vec![String::new(); row.len()];
+        let mut rows: Vec<Vec<String>> = parts
+            .into_iter()
+            .map(|part| {
+                let mut row = empty();
+                row[*last] = part;
+                row
+            })
+            .collect();
+        if let Some(first) = rows.first_mut() {
+            first[..*last].clone_from_slice(&row[..*last]);
+        }
+        rows
+    }
+
+    fn line(&self, row: &[String], shown: &[usize], widths: &[usize], width: Option<usize>) -> String {
         let mut line = String::new();
-        for (at, cell) in row.iter().enumerate() {
-            let pad = " ".repeat(widths[at].saturating_sub(length(cell)));
-            let is_last = at + 1 == row.len();
-            match (self.right[at], is_last) {
-                (true, _) => line.extend([&pad, cell.as_str()]),
-                (false, false) => line.extend([cell.as_str(), &pad]),
+        for at in shown {
+            let cell = row[*at].as_str();
+            let pad = " ".repeat(widths[*at].saturating_sub(length(cell)));
+            let is_last = Some(at) == shown.last();
+            match (self.right[*at], is_last) {
+                (true, _) => line.extend([&pad, cell]),
+                (false, false) => line.extend([cell, &pad]),
                 (false, true) => line.push_str(cell),
             }
             if !is_last {
@@ -76,6 +177,21 @@ impl Table {
         }
         cut(line.trim_end(), width)
     }
+}
+
+/// A text in lines of this width, broken between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line =
+            lines.last_mut().filter(|line| line.is_empty() || length(line) + 1 + length(word) <= width);
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => line.extend([" ", word]),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Bytes in the unit that leaves at most four digits, rounded up.
@@ -121,6 +237,44 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         assert_eq!(print(None), "NAME    RUNS  PATH\na          7  /x/y [31m\nlonger  1234  /z\n");
-        assert_eq!(print(Some(16)), "NAME    RUNS  P…\na          7  /…\nlonger  1234  /z\n");
+        let narrow = "NAME    PATH\na       /x/y [3…\nlonger  /z\n(no room for RUNS: use a wider terminal, or a pipe)\n";
+        assert_eq!(print(Some(16)), narrow);
+        assert_eq!(print(Some(80)), print(None));
+    }
+
+    #[test]
+    fn a_narrow_terminal_leaves_out_the_least_important_columns() {
+        let titles = ["JOB ID", "USER", "PROJECT", "STATE", "SUBMIT", ">WAIT", ">CORES", "NAME"];
+        let mut table = Table::new(&titles);
+        table.add(titles.map(|title| "x".repeat(title.len() + 2)).into());
+        let print = |width| {
+            let mut out = Vec::new();
+            table.print(&mut out, width, false).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let all = print(None);
+        assert_eq!(print(Some(all.lines().next().unwrap().len() + 5)), all);
+        for (width, left_out) in [
+            (60, "SUBMIT, WAIT"),
+            (45, "PROJECT, SUBMIT, WAIT"),
+            (20, "USER, PROJECT, STATE, SUBMIT, WAIT, CORES"),
+        ] {
+            let text = print(Some(width));
+            assert!(text.contains(&format!("(no room for {left_out}:")), "{width}: {text}");
+            let lines: Vec<&str> = text.lines().collect();
+            assert!(lines[..2].iter().all(|line| length(line) <= width), "{text}");
+            assert!(lines[0].starts_with("JOB ID") && lines[0].ends_with("NAME"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrapped_column_goes_on_below_itself() {
+        let mut table = Table::new(&["COLUMN", "MEANING"]).wrapped();
+        table.add(vec!["cpu".into(), "one two three four five six seven".into()]);
+        table.add(vec!["b".into(), String::new()]);
+        let mut out = Vec::new();
+        table.print(&mut out, Some(32), false).unwrap();
+        let expected = "COLUMN  MEANING\ncpu     one two three four five\n        six seven\nb\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

@@ -14,6 +14,7 @@ use std::process::Output;
 use common::{Row, new_dir, parse, shared_data, wait_until};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde_json::json;
 use server::Server;
 
 const XDMOD: &str = "jobid,jobidraw,cluster,partition,qos,account,group,gid,user,uid,submit,eligible,start,end,elapsed,exitcode,\
@@ -94,6 +95,10 @@ fn a_real_log_gives_the_figures_of_xdmod_however_often_it_is_imported() {
     assert_eq!(sum(&groups, "jobs"), 4046.0);
     assert_eq!(format!("{:.4}", sum(&groups, "core_hours")), "11767.9883");
     assert_eq!(format!("{:.4}", sum(&groups, "gpu_hours")), "506.9128");
+    for by in ["month", "week", "day", "hour", "node"] {
+        let groups = jobs(&server, &[&started[..], &["--group-by", by]].concat());
+        assert_eq!(format!("{:.4}", sum(&groups, "core_hours")), "11767.9883", "{by}");
+    }
     // A node of the middle of a list.
     let rows = jobs(&server, &["--node", "cpn-f13-04-02", "--nodes", "8", "--duration", "5d.."]);
     assert_eq!(rows.iter().map(|row| row["job"].as_str().unwrap()).collect::<Vec<_>>(), ["165381"]);
@@ -220,6 +225,8 @@ fn clustercockpit_comes_and_goes() {
     // To another place and in again.
     let (away, other) = (dir.path().join("away"), new_dir());
     tell(&server, &["export", "clustercockpit", away.to_str().unwrap()]);
+    let description = |dir: &Path| fs::read(dir.join("emmy/cluster.json")).unwrap();
+    assert_eq!(description(&away), description(&archive));
     let second = start(other.path());
     import(&second, &away);
     wait_for_characteristics(&second);
@@ -258,6 +265,84 @@ fn check_statistics(server: &Server, of_job: &Path) {
         assert!(low <= median && median <= high, "{found}");
     }
     assert_eq!(checked, 24);
+}
+
+/// An archive in ClusterCockpit's form with a job that was measured per node and per core, and without a submit time.
+fn clustercockpit_archive(dir: &Path) -> (Row, &'static str) {
+    let cluster = "{\"name\": \"tiny\",  \"metricConfig\": [{\"name\": \"mem_bw\", \"aggregation\": \"sum\"}], \"of\": 1.50}";
+    let meta = json!({
+        "jobId": 17, "user": "alice", "project": "no project", "cluster": "tiny", "subCluster": "s", "numNodes": 1,
+        "shared": "none", "jobState": "completed", "startTime": 1_767_268_800, "duration": 100, "arrayJobId": 0,
+        "resources": [{"hostname": "n1", "hwthreads": [0, 1]}], "metaData": {"jobName": "heat"},
+        "statistics": {"flops_any": {"unit": {"base": "F/s"}, "avg": 45.01, "min": 45.01, "max": 45.01}},
+    });
+    let cores = |value: f64| {
+        let one = |core: u32| json!({"hostname": "n1", "id": core.to_string(), "data": [value, value]});
+        json!({"unit": {"base": "F/s"}, "timestep": 60, "series": (0..72).map(one).collect::<Vec<_>>()})
+    };
+    let node = json!({"unit": {"base": "F/s"}, "timestep": 60, "series": [{"hostname": "n1", "data": [45.012, 45.012]}]});
+    let data = json!({"flops_any": {"node": node, "core": cores(0.5)}, "mem_bw": {"core": cores(2.0)}});
+    let job = dir.join("tiny/0/017/1767268800");
+    fs::create_dir_all(&job).unwrap();
+    fs::write(dir.join("version.txt"), "3").unwrap();
+    fs::write(dir.join("tiny/cluster.json"), cluster).unwrap();
+    fs::write(job.join("meta.json"), meta.to_string()).unwrap();
+    fs::write(job.join("data.json"), data.to_string()).unwrap();
+    (meta, cluster)
+}
+
+#[test]
+fn a_job_of_slurm_and_clustercockpit_is_one_job_whichever_comes_first() {
+    for is_slurm_first in [true, false] {
+        let dir = new_dir();
+        let server = start(dir.path());
+        let (archive, log) = (dir.path().join("archive"), dir.path().join("sacct.log"));
+        let (mut meta, cluster) = clustercockpit_archive(&archive);
+        let rows = "JobID|JobIDRaw|Cluster|User|Account|Submit|Start|End|State|ExitCode|NNodes|NCPUS|NodeList\n\
+            12_3|17|tiny|alice|physics|2026-01-01T10:00:00|2026-01-01T12:00:20|2026-01-01T12:02:00|FAILED|3:0|1|2|n1\n";
+        fs::write(&log, rows).unwrap();
+        let slurm = ["import", "slurm", "--time-zone", "UTC", "--file", log.to_str().unwrap()];
+        let theirs = ["import", "clustercockpit", archive.to_str().unwrap()];
+        if is_slurm_first {
+            tell(&server, &slurm);
+        }
+        assert!(text_of(&tell(&server, &theirs)).contains("1 jobs: "));
+        tell(&server, &["notes", "add", "--job", "17", "slow"]);
+        for again in [&slurm[..], &theirs, &slurm] {
+            let said = text_of(&tell(&server, again));
+            assert!(said.contains("0 new, 1 known before"), "{said}");
+        }
+        let columns = "job,project,state,exit_code,name,submit,flops_any_avg,flops_any_max,mem_bw_avg";
+        // A metric is a column from its first value on.
+        wait_until("the statistics", || {
+            let known = "flops_any_avg is known and mem_bw_median is known";
+            jobs(&server, &["--where", known, "--count"]).first().is_some_and(|row| row["count"] == 1)
+        });
+        let found = jobs(&server, &["--fmt", columns]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let row = &found[0];
+        assert_eq!(
+            (&row["project"], &row["state"], &row["exit_code"]),
+            (&json!("physics"), &json!("FAILED"), &json!(3))
+        );
+        assert_eq!(
+            (&row["name"], &row["flops_any_avg"], &row["flops_any_max"]),
+            (&json!("heat"), &json!(45.012), &json!(45.012))
+        );
+        assert_eq!(row["mem_bw_avg"], 144.0);
+        assert_eq!(
+            parse(&server.ask(&["notes", "list", "--job", "17", "--json"]).output().unwrap()).len(),
+            1
+        );
+        // Back to where it came from, nothing has changed.
+        let away = dir.path().join("away");
+        tell(&server, &["export", "clustercockpit", away.to_str().unwrap()]);
+        let file = away.join("tiny/0/017/1767268800/meta.json");
+        meta["submitTime"] = 1_767_261_600.into();
+        meta["numHwthreads"] = 2.into();
+        assert_eq!(serde_json::from_slice::<Row>(&fs::read(file).unwrap()).unwrap(), meta);
+        assert_eq!(fs::read(away.join("tiny/cluster.json")).unwrap(), cluster.as_bytes());
+    }
 }
 
 #[test]
@@ -321,4 +406,100 @@ fn secrets_of_an_imported_log_are_not_shown() {
         .call();
     let job = answer.unwrap().body_mut().read_to_string().unwrap();
     assert!(job.contains("srun mysql -p*** db") && !job.contains("hunter2"), "{job}");
+}
+
+/// A file that `sacct` or `squeue` of some version printed, as the tests of the reader have it.
+fn printed(name: &str) -> String {
+    format!("{}/../import/tests/data/sacct/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// With the columns that hold what was requested.
+#[test]
+fn a_job_that_waits_has_what_it_requested_and_an_array_counts_as_its_tasks() {
+    for name in ["24.05.txt", "24.05.json"] {
+        let dir = new_dir();
+        let server = start(dir.path());
+        tell(&server, &["import", "slurm", "--time-zone", "UTC", "--file", &printed(name)]);
+        assert_eq!(jobs(&server, &["--count"])[0]["count"], 7, "{name}: five rows, one of three tasks");
+        let states = jobs(&server, &["--group-by", "state"]);
+        let pending = states.iter().find(|row| row["state"] == "PENDING").unwrap();
+        assert_eq!((&pending["jobs"], pending["core_hours"].is_null()), (&3.into(), true), "{name}");
+        let fmt = "cores,nodes,core_hours,requested_cores,requested_nodes,requested_gpus,requested_memory,max_rss,tasks";
+        let of = |id: &str| {
+            let row = jobs(&server, &["--where", &format!("job = '{id}'"), "--fmt", fmt]).remove(0);
+            fmt.split(',').map(|column| row[column].as_f64()).collect::<Vec<_>>()
+        };
+        let gib = |number: f64| Some(number * f64::from(1 << 30));
+        let waits = [None, None, None, Some(8.0), Some(2.0), Some(2.0), gib(16.0), None, None];
+        assert_eq!(of("1003"), waits, "{name}");
+        let only_tres = [4.0, 1.0, 2.0, 4.0, 1.0, 2.0].map(Some);
+        assert_eq!(of("1002"), [&only_tres[..], &[gib(32.0), gib(20.0), Some(1.0)]].concat(), "{name}");
+        let steps = [16.0, 2.0, 16.0, 16.0, 2.0, 0.0].map(Some);
+        assert_eq!(of("1001"), [&steps[..], &[gib(16.0), gib(3.0), Some(16.0)]].concat(), "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_accounting_is_rejected_and_what_is_unusual_is_read() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let run = |arguments: &[&str]| {
+        let all = [&["import", "slurm", "--time-zone", "UTC", "--file"], arguments].concat();
+        let output = server.ask(&all).current_dir(dir.path()).output().unwrap();
+        (output.status.code().unwrap(), text_of(&output))
+    };
+    let (bare, tabs) =
+        (file("bare.txt", "1|ann|FAILED\n"), file("tabs.txt", "JobID\tUser\tState\n1\tann\tFAILED\n"));
+    let color = file("color.txt", "JobID|Color|User|State\n2|red|ann|FAILED\n");
+    let quotes = file("quotes.txt", "JobID|JobName|State\n3|\"say \"\"hi\"\"\"|FAILED\n");
+    for (arguments, code, said) in [
+        (&[&*bare][..], 2, "no header: use --fields, --xdmod or --delimiter"),
+        (&[&tabs], 2, "no header: use --fields, --xdmod or --delimiter"),
+        (&[&tabs, "--delimiter", r"\t"], 0, "1 new"),
+        (&[&color, "--strict"], 2, "no field is called `Color`"),
+        (&[&color], 0, "color.txt:1: ignored: no field is called `Color`"),
+        (&[&quotes], 1, "quotes.txt:2: rejected: fields in quotes"),
+        (&[&quotes, "--mend"], 1, "quotes.txt:2: mended: fields in quotes"),
+        (&[&printed("squeue-24.05.json")], 2, "this is from the controller (squeue --json"),
+        (&[&printed("errors-24.05.json")], 1, "reported: Slurm says: Unable to query all clusters"),
+    ] {
+        let (found, text) = run(arguments);
+        assert_eq!(found, code, "{arguments:?}: {text}");
+        assert!(text.contains(said), "{arguments:?}: {text}");
+    }
+    let names: Vec<_> =
+        ["1", "2", "3"].map(|id| jobs(&server, &["--job", id]).remove(0)["name"].clone()).into();
+    assert_eq!(names[2], "say \"hi\"");
+    assert_eq!(jobs(&server, &["--count"])[0]["count"], 4, "and the one that was printed beside an error");
+}
+
+/// A centre brings last week's jobs first, and what its own monitoring measured in that time afterwards.
+#[test]
+fn values_of_a_file_that_come_after_the_jobs_reach_columns_tags_and_tables() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let file = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), text).unwrap();
+        dir.path().join(name).display().to_string()
+    };
+    let sacct = "JobIDRaw|JobID|Cluster|User|Account|Partition|Submit|Start|End|State|NNodes|NCPUS|NodeList\n\
+        71|71|tiny|ann|physics|main|2023-11-14T22:00:00|2023-11-14T22:10:00|2023-11-14T23:10:00|COMPLETED|1|4|n1\n";
+    let sacct = file("sacct.txt", sacct);
+    tell(&server, &["import", "slurm", "--time-zone", "UTC", "--file", &sacct]);
+    let known = |condition: &str| jobs(&server, &["--where", condition]).len() == 1;
+    wait_until("the job", || known("job = '71' and node_load_avg is unknown"));
+    let line = |minute: u64| format!("system,host=n1 load1=0.05 {}\n", 1_700_000_000 + 60 * minute);
+    let values = file("values.txt", &(0..60).map(line).collect::<String>());
+    tell(&server, &["import", "influx", "--precision", "s", "--cluster", "tiny", "--file", &values]);
+    wait_until("the column", || known("node_load_avg = 0.05"));
+    wait_until("the tag", || jobs(&server, &["--all", "avg_LA LOW"]).len() == 1);
+    let asked = |arguments: &[&str]| String::from_utf8(tell(&server, arguments).stdout).unwrap();
+    for shown in [asked(&["job", "71", "--resources"]), asked(&["series", "71", "node_load"])] {
+        assert!(shown.contains("0.050") && !shown.contains("5.000"), "{shown}");
+    }
 }

@@ -7,9 +7,11 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{jobglass, root, wait_until};
+use common::{jobglass, root, wait_for, wait_until};
+use record::measure::{Measures, Series};
 use rustix::net::{AddressFamily, SocketType};
 
 /// A line of InfluxDB's protocol.
@@ -79,15 +81,24 @@ fn connect(from: [u8; 4], port: u16) -> std::io::Result<TcpStream> {
 
 /// The status with which a line is answered, with these headers.
 fn post(from: [u8; 4], port: u16, headers: &str) -> String {
+    status(&answer(from, port, headers, LINE.as_bytes())).to_owned()
+}
+
+/// The whole answer to a body.
+fn answer(from: [u8; 4], port: u16, headers: &str, body: &[u8]) -> String {
     wait_until("the importer to listen", || connect(from, port).is_ok());
     let mut stream = connect(from, port).unwrap();
-    let length = LINE.len();
-    let request =
-        format!("POST /write?precision=s HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n{LINE}");
-    let _ = stream.write_all(request.as_bytes());
+    let length = body.len();
+    let head = format!("POST /write?precision=s HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n");
+    let _ = stream.write_all(head.as_bytes());
+    let _ = stream.write_all(body);
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);
-    answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    answer
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or_default()
 }
 
 const HERE: [u8; 4] = [127, 0, 0, 1];
@@ -115,7 +126,6 @@ fn a_port_alone_listens_on_loopback_only() {
 
 #[test]
 fn to_listen_for_everybody_must_be_said() {
-    let dir = tempfile::tempdir().unwrap();
     for args in [
         &["influx", "--http", "0.0.0.0:0"][..],
         &["influx", "--listen", "[::]:0"],
@@ -123,9 +133,10 @@ fn to_listen_for_everybody_must_be_said() {
         &["collectd", "--http", "0.0.0.0:0"],
         &["ganglia", "--listen", "239.2.11.71:0"],
     ] {
-        let output = command(dir.path(), args).output().unwrap();
-        let err = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
+        let mut importer = Importer::start(args);
+        let status = wait_for("it to refuse", || importer.child.try_wait().unwrap());
+        let err = importer.log();
+        assert_eq!(status.code(), Some(2), "{args:?}: {err}");
         assert!(err.contains("could make up values") && err.contains("--allow"), "{args:?}: {err}");
     }
 }
@@ -202,6 +213,115 @@ fn slow_senders_keep_nobody_waiting() {
     }
     drop(slow);
     assert!(importer.stop().contains("21 readings"));
+}
+
+/// Telegraf's way, with a line that something else has written in between.
+#[test]
+fn a_line_that_is_not_line_protocol_is_named_and_the_others_are_kept() {
+    let port = free_port();
+    let importer = Importer::start(&["influx", "--http", &port.to_string()]);
+    let body =
+        format!("{LINE}\n\n{{\"name\": 1}}\nanother broken line\nsystem,host=n1 load1=2.5 1700000010\n");
+    let said = answer(HERE, port, "", body.as_bytes());
+    assert_eq!(status(&said), "400", "{said}");
+    assert!(said.contains("line 3") && said.contains(r#"{\"name\":"#), "{said}");
+    // What Telegraf looks for, not to send all of it again.
+    assert!(said.contains("partial write: unable to parse") && !said.contains("another"), "{said}");
+    assert!(said.contains("2 lines"), "{said}");
+    // A line without a host has its form.
+    assert_eq!(status(&answer(HERE, port, "", b"system load1=1.5 1700000000")), "204");
+    let said = importer.stop();
+    assert!(said.contains("2 readings, 2 values"), "{said}");
+    assert!(said.contains("2 without a value: not of the form it should have"), "{said}");
+}
+
+#[test]
+fn gzip_posts_are_taken_and_a_bomb_is_not() {
+    let packed = |body: &[u8]| {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        packer.write_all(body).unwrap();
+        packer.finish().unwrap()
+    };
+    let port = free_port();
+    let importer = Importer::start(&["influx", "--http", &port.to_string()]);
+    let header = "Content-Encoding: gzip\r\n";
+    assert_eq!(status(&answer(HERE, port, header, &packed(LINE.as_bytes()))), "204");
+    let bomb = packed(&vec![b'\n'; 100 << 20]);
+    assert!(bomb.len() < 1 << 20);
+    assert_eq!(status(&answer(HERE, port, header, &bomb)), "413");
+    assert_eq!(status(&answer(HERE, port, header, &packed(LINE.as_bytes()))), "204");
+    let said = importer.stop();
+    assert!(said.contains("2 readings"), "{said}");
+    assert!(said.contains("1 without a value: longer than anybody means"), "{said}");
+}
+
+/// A server that says yes to all, and what was posted to it.
+struct Yes {
+    address: SocketAddr,
+    posted: Arc<Mutex<Vec<Measures>>>,
+}
+
+impl Yes {
+    fn start() -> Yes {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, posted) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<Measures>>>::default());
+        let kept = posted.clone();
+        // Ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                kept.lock().unwrap().extend(Yes::take(stream.unwrap()));
+            }
+        });
+        Yes { address, posted }
+    }
+
+    fn take(mut stream: TcpStream) -> Option<Measures> {
+        let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+        loop {
+            let count = stream.read(&mut piece).ok().filter(|count| *count > 0)?;
+            bytes.extend_from_slice(&piece[..count]);
+            let Some(head) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+            let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
+            let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            if bytes.len() < head + 4 + length.parse::<usize>().unwrap() {
+                continue;
+            }
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}");
+            return minicbor::decode(&bytes[head + 4..]).ok();
+        }
+    }
+
+    /// Each series with its values.
+    fn series(&self) -> Vec<(String, Vec<f64>)> {
+        let posted = self.posted.lock().unwrap();
+        let series = posted.iter().flat_map(|measures| &measures.series);
+        let values = |series: &Series| series.points.iter().map(|point| point.value).collect();
+        series.map(|series| (series.metric.text().to_owned(), values(series))).collect()
+    }
+}
+
+/// The parts of a node's memory are a round that ends with the next one, which never comes.
+#[test]
+fn what_was_put_together_is_sent_when_the_importer_is_stopped() {
+    let (server, port) = (Yes::start(), free_port());
+    let url = format!("http://{}", server.address);
+    let importer = Importer::start(&["collectd", "--http", &port.to_string(), "--server", &url]);
+    let item = |instance: &str, value: u64| {
+        format!(
+            r#"{{"values":[{value}],"dstypes":["gauge"],"dsnames":["value"],"time":1700000000.000,"interval":10.000,"host":"n1",
+            "plugin":"memory","plugin_instance":"","type":"memory","type_instance":"{instance}"}}"#
+        )
+    };
+    let parts = [("used", 1), ("free", 2), ("buffered", 4), ("cached", 8)];
+    let body: Vec<String> = parts.map(|(name, value)| item(name, value)).to_vec();
+    let body = format!("[{}]", body.join(","));
+    assert_eq!(status(&answer(HERE, port, "", body.as_bytes())), "204");
+    let said = importer.stop();
+    assert!(said.contains("2 values stored, 0 waiting, 0 lost"), "{said}");
+    assert_eq!(
+        server.series(),
+        [("node_memory_available".to_owned(), vec![14.0]), ("node_memory_total".to_owned(), vec![15.0])]
+    );
 }
 
 /// The values of a key in a unit, each word for itself.

@@ -132,7 +132,7 @@ fn what_is_asked_for_wrongly_is_said() {
         (&["rate", "../nodes", "5s"], 2, "no name of a batch job"),
         (&["rate", "1"], 1, "no rate of its own"),
         (&["rate", "1", "off"], 0, "had no rate"),
-        (&["rate", "1", "5s"], 0, ""),
+        (&["rate", "1", "5s"], 0, "nothing is known of job 1"),
         (&["rate", "1", "off"], 0, "as usual again"),
     ] {
         let output = server.ask(arguments).output().unwrap();

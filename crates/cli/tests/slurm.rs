@@ -253,7 +253,7 @@ fn answers_about_a_real_job() {
         }
     };
     // Five seconds are promised; a machine that is shared may take longer, and the time is printed.
-    wait_until("the whole job", || is_complete(&answer(&server, &["job", &job])));
+    wait_until("the whole job", || is_complete(&answer(&server, &["processes", "--job", &job])));
     eprintln!("complete {:.1} s after its end was seen", ended.elapsed().as_secs_f64());
 
     let uses = answer(&server, &["uses", "libmpi*"]);

@@ -18,10 +18,10 @@ use cluster::Cluster;
 use common::{is_root, new_dir, program, wait_until};
 use watched::Watched;
 
-/// What Slurm does not tell of the testbed's partitions. In a job of seconds, what its shell reads when it starts is much.
+/// What Slurm does not tell of the testbed's partitions. All nodes of the testbed have this machine's disks, which other tests use as well.
 const SITE: &str = "[[partition]]\nname = 'gpu'\nhas_gpus = true\n[[partition]]\nname = 'hdd'\nhas_local_disk = true\n\
     [[partition]]\nname = 'test'\nis_test = true\n\
-    [tags.'job_disks TOO LOW'.parameters]\nlittle = '10MB/s'\n";
+    [tags.'job_disks TOO LOW'.parameters]\nlittle = '1GB/s'\n";
 
 /// A server, and an agent on a node with two GPUs that nobody uses: a library of our own that has the real names and layouts.
 fn start() -> Watched {
@@ -65,7 +65,8 @@ fn searches_find_the_jobs_that_waste() {
     );
     let idle_disk = cluster.submit(
         "jgbob",
-        &["-p", "hdd", "--comment=tag:job_behavior ITERATIVE; tag:no such tag"],
+        // Slurm's control groups do not count disks here, so only what a node did that the job had to itself is known.
+        &["-p", "hdd", "--exclusive", "--comment=tag:job_behavior ITERATIVE; tag:no such tag"],
         "/bin/sleep 15",
     );
     let single = cluster.submit("jgalice", &["-p", "regular", "--exclusive", "-N1", "-w", "n1"], &work(15));

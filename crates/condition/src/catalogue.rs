@@ -25,7 +25,12 @@ pub struct Column {
     pub sql: String,
     /// Where it comes from whole numbers.
     pub whole: Option<Whole>,
+    /// Of a text, where there are no others: what it can be.
+    pub words: Option<Words>,
 }
+
+/// All that a text can be, in the spelling of the database, each with a short form; empty where it has none.
+pub type Words = &'static [(&'static str, &'static str)];
 
 /// Whole numbers from which a column is made: the database compares them faster, and leaves out what cannot match.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +50,13 @@ impl Column {
             meaning: meaning.into(),
             sql: sql.into(),
             whole: None,
+            words: None,
         }
+    }
+
+    /// The same, which can be one of these only. Upper and lower case are the same in conditions.
+    pub fn one_of(self, words: Words) -> Column {
+        Column { words: Some(words), ..self }
     }
 
     /// The same in another unit.
@@ -81,6 +92,8 @@ impl PartialEq for Predicate {
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     columns: BTreeMap<String, Arc<Column>>,
+    /// What else columns are called.
+    also: BTreeMap<String, Arc<Column>>,
     predicates: Vec<Arc<Predicate>>,
 }
 
@@ -119,6 +132,14 @@ impl Catalogue {
         self
     }
 
+    /// The same, with another name for a column. A name that is taken, and one for a column that is not there, changes nothing.
+    pub fn also(mut self, name: &str, of: &str) -> Catalogue {
+        if let Some(column) = self.columns.get(of).cloned().filter(|_| self.get(name).is_none()) {
+            self.also.insert(name.to_ascii_lowercase(), column);
+        }
+        self
+    }
+
     pub(crate) fn predicate(&self, name: &str) -> Option<&Arc<Predicate>> {
         self.predicates.iter().find(|predicate| predicate.name.eq_ignore_ascii_case(name))
     }
@@ -128,7 +149,8 @@ impl Catalogue {
     }
 
     pub fn get(&self, name: &str) -> Option<&Arc<Column>> {
-        self.columns.get(&name.to_ascii_lowercase())
+        let name = name.to_ascii_lowercase();
+        self.columns.get(&name).or_else(|| self.also.get(&name))
     }
 
     /// All columns, by name.
@@ -146,7 +168,8 @@ fn check(column: &Column) -> Result<(), CatalogueError> {
     let mut letters = column.name.chars();
     let is_name = letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-    if !is_name || Keyword::of(&column.name).is_some() {
+    // Where a column can stand, `end` can only be one.
+    if !is_name || Keyword::of(&column.name).is_some_and(|word| word != Keyword::End) {
         return Err(CatalogueError::Name(name()));
     }
     if column.unit.of() != column.of.base().of() {

@@ -4,9 +4,10 @@ use crate::catalogue::Catalogue;
 use crate::error::{Fault, Problem, Span};
 use crate::expr::{Comparison, Expr, Function, Operator, arithmetic, leading};
 use crate::like::{Pattern, is_pattern};
+use crate::nearest::nearest;
 use crate::parameters::Parameters;
 use crate::syntax::{Node, Syntax};
-use crate::token::Literal;
+use crate::token::{Literal, quoted_time};
 use crate::unit::{Quantity, Type, Unit};
 
 type Checked = Result<Expr, Fault>;
@@ -251,7 +252,11 @@ fn folded(left: &Expr, operator: Operator, right: &Expr) -> Option<f64> {
 fn unify(items: &mut [(&Span, Expr)]) -> Result<(), Fault> {
     let Some(measure) = leading(items.iter().map(|(_, expr)| expr)).map(Expr::measure) else { return Ok(()) };
     let expected = measure.of;
-    for (span, expr) in items {
+    for (span, expr) in items.iter_mut() {
+        if let (Type::Time, Expr::Literal(Literal::Text(text))) = (expected, &*expr) {
+            let ns = quoted_time(text).ok_or_else(|| Fault::new(span, Problem::NoTime))?;
+            *expr = Expr::Literal(Literal::Time(ns));
+        }
         let found = expr.measure().of;
         if expr.is_bare() && expected.is_amount() && expected != Type::Number {
             let unit = measure.unit.ok_or(Fault::new(span, Problem::NeedsUnit(expected)))?;
@@ -259,6 +264,27 @@ fn unify(items: &mut [(&Span, Expr)]) -> Result<(), Fault> {
         } else if found != expected && !(expected == Type::Number && expr.is_percent()) {
             return Err(Fault::new(span, Problem::Type { expected, found }));
         }
+    }
+    spell(items)
+}
+
+/// Texts that stand beside a column of few words become its words.
+fn spell(items: &mut [(&Span, Expr)]) -> Result<(), Fault> {
+    let column = items.iter().find_map(|(_, expr)| match expr {
+        Expr::Column(column) => Some((column.name.clone(), column.words?)),
+        _ => None,
+    });
+    let Some((column, words)) = column else { return Ok(()) };
+    for (span, expr) in items {
+        let Expr::Literal(Literal::Text(text)) = expr else { continue };
+        let is_meant =
+            |(word, short): &&(&str, &str)| [word, short].iter().any(|name| name.eq_ignore_ascii_case(text));
+        let Some((word, _)) = words.iter().find(is_meant).filter(|_| !text.is_empty()) else {
+            let nearest = nearest(text, words.iter().map(|(word, _)| *word));
+            let problem = Problem::NoWord { column, text: std::mem::take(text), nearest };
+            return Err(Fault::new(span, problem));
+        };
+        *text = (*word).to_owned();
     }
     Ok(())
 }
@@ -315,7 +341,13 @@ mod tests {
         ("memory > 'a'", "'a'", "expected bytes, such as 4GiB; this is a text"),
         ("memory > 2h", "2h", "expected bytes, such as 4GiB; this is a duration"),
         ("nodes in (1, 'a')", "'a'", "expected a number, such as 5; this is a text"),
-        ("start > '2026-01-01'", "'2026-01-01'", "expected a time, such as 2026-01-31"),
+        ("start > 'soon'", "'soon'", "no such time; a time is written 2026-01-31"),
+        ("start > '2026-02-30'", "'2026-02-30'", "no such time"),
+        ("ending = 'COMPLETD'", "'COMPLETD'", "`COMPLETD` is no ending; is it `COMPLETED`?"),
+        ("ending in ('CD', '')", "''", "`` is no ending"),
+        ("ending != 'done'", "'done'", "`done` is no ending"),
+        ("end > 1", "1", "expected a time, such as 2026-01-31"),
+        ("case when nodes = 1 then end", "", "expected `when`, `else` or `end`, found the end"),
         ("start > 2026", "2026", "expected a time, such as 2026-01-31"),
         ("2026 < start", "2026", "expected a time, such as 2026-01-31"),
         ("gpu > nodes", "nodes", "expected a share, such as 50%; this is a number"),

@@ -58,6 +58,8 @@ pub enum Problem {
     ComparedWithUnknown,
     #[error("no column `{name}`{}", meant(nearest))]
     NoColumn { name: String, nearest: Option<String> },
+    #[error("`{text}` is no {column}{}", meant_word(nearest))]
+    NoWord { column: String, text: String, nearest: Option<&'static str> },
     #[error("no function `{name}`; there are {}", known.join(", "))]
     NoFunction { name: String, known: Vec<&'static str> },
     #[error("`{name}` takes {takes}")]
@@ -91,6 +93,10 @@ fn meant(nearest: &Option<String>) -> String {
         Some(name) => format!("; is it `{name}`? (A text is written in quotes.)"),
         None => "; a text is written in quotes".into(),
     }
+}
+
+fn meant_word(nearest: &Option<&str>) -> String {
+    nearest.map_or(String::new(), |name| format!("; is it `{name}`?"))
 }
 
 fn hint(left: Type, right: Type) -> &'static str {

@@ -27,8 +27,10 @@
 //! known) and `lower`. Besides, a catalogue may have predicates, which are asked with a pattern: `uses('libblas*')`.
 //!
 //! *Values.* Texts are in single or double quotes; a quote in one is doubled. They compare by their bytes, upper before lower
-//! case. Times are `2026-01-31`, `2026-01-31T10:00`, `2026-01-31T10:00:00.5+01:00`; without an offset they are UTC, like all that
-//! Jobglass prints. Numbers may have a unit right behind them: `%`, `ns` to `d`, `B` to `PiB`, `B/s` to `PiB/s`. A number
+//! case; beside a column that can only be one of a few words, such as a job's state, case does not matter, short forms are
+//! understood, and anything else is an error. Times are `2026-01-31`, `2026-01-31T10:00`, `2026-01-31T10:00:00.5+01:00`, also in
+//! quotes; without an offset they are UTC, like all that Jobglass prints. Numbers may have a unit right behind them: `%`, `ns` to
+//! `d`, `B` to `PiB`, `B/s` to `PiB/s`; `16G` is 16 GiB, as in Slurm. A number
 //! without one is in the unit of the column that it stands beside, and the canonical text says it: `gpu_util_avg < 5` is shown
 //! as `gpu_util_avg < 5%`. Where no column says the unit, it must be written.
 //!
@@ -78,10 +80,11 @@ mod whole;
 use std::fmt;
 use std::sync::Arc;
 
-pub use catalogue::{Catalogue, CatalogueError, Column, Predicate, Whole};
+pub use catalogue::{Catalogue, CatalogueError, Column, Predicate, Whole, Words};
 pub use error::{ConditionError, Problem, Span};
 pub use eval::{Row, RowError};
 pub use explain::{Explanation, Seen, Step};
+pub use nearest::nearest;
 pub use parameters::{ParameterError, Parameters};
 pub use sql::Sql;
 pub use unit::{Quantity, Type, Unit};

@@ -5,7 +5,7 @@ const LONGEST: usize = 64;
 
 /// The nearest of the names, if it is near: one letter in three may be wrong, missing, too many, or swapped with its
 /// neighbour.
-pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_ascii_lowercase();
     if name.len() > LONGEST {
         return None;

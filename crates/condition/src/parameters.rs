@@ -23,7 +23,7 @@ pub enum ParameterError {
     #[error("`{0}` is no name: letters, digits and `_`, no digit first, none of the language's words")]
     Name(String),
     #[error("parameter `{name}`: {error}")]
-    Value { name: String, error: ConditionError },
+    Value { name: String, error: Box<ConditionError> },
 }
 
 impl Parameters {
@@ -36,7 +36,7 @@ impl Parameters {
             return Err(ParameterError::Name(name.to_owned()));
         }
         let value = literal(text)
-            .map_err(|fault| ParameterError::Value { name: name.to_owned(), error: fault.of(text) })?;
+            .map_err(|fault| ParameterError::Value { name: name.to_owned(), error: fault.of(text).into() })?;
         self.values.insert(name.to_ascii_lowercase(), value);
         Ok(())
     }

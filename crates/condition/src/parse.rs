@@ -237,6 +237,11 @@ impl Parser<'_> {
                 self.at += 1;
                 self.name(span)
             }
+            // Where a value is expected it is not the end of a `case`, but the column.
+            What::Keyword(Keyword::End) => {
+                self.at += 1;
+                self.node(span.start, Syntax::Name(self.text[span].to_owned()))
+            }
             What::Sign("(") => {
                 self.at += 1;
                 let inner = self.deeper(Self::any)?;

@@ -17,11 +17,16 @@ pub(crate) fn catalogue() -> Catalogue {
         column("waited", Type::Duration).in_unit(Unit::NANOSECOND),
         column("start", Type::Time),
         column("end_time", Type::Time),
+        column("end", Type::Time),
         column("state", Type::Text),
+        column("ending", Type::Text).one_of(&[("COMPLETED", "CD"), ("FAILED", "F"), ("REVOKED", "")]),
         column("user", Type::Text),
         column("is_shared", Type::Boolean),
     ])
     .unwrap()
+    .also("core_count", "cores")
+    .also("nodes", "cores")
+    .also("nothing", "not_there")
 }
 
 pub(crate) fn condition(text: &str) -> Condition {

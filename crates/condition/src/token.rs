@@ -278,6 +278,13 @@ fn exponent(rest: &[u8]) -> usize {
     if digits == 0 { 0 } else { 1 + sign + digits }
 }
 
+/// A time that stands in quotes, as SQL has it: with a space before the time of day, too.
+pub(crate) fn quoted_time(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let is_date = starts_date(text.as_bytes());
+    is_date.then(|| nanoseconds(&text.replacen(' ', "T", 1))).flatten()
+}
+
 fn nanoseconds(written: &str) -> Option<i64> {
     let time = match written.parse::<Timestamp>() {
         Ok(time) => time,

@@ -166,8 +166,23 @@ pub(crate) const WRITTEN: [Unit; 31] = [
     times("PiB/s", Type::Rate, 1_125_899_906_842_624.0),
 ];
 
+/// Bytes as Slurm writes them, in its powers of 1024: `16G` is 16 GiB.
+const SHORT: [(&str, &str); 10] = [
+    ("K", "KiB"),
+    ("M", "MiB"),
+    ("G", "GiB"),
+    ("T", "TiB"),
+    ("P", "PiB"),
+    ("K/s", "KiB/s"),
+    ("M/s", "MiB/s"),
+    ("G/s", "GiB/s"),
+    ("T/s", "TiB/s"),
+    ("P/s", "PiB/s"),
+];
+
 pub(crate) fn by_symbol(symbol: &str) -> Option<Unit> {
-    WRITTEN.into_iter().find(|unit| unit.symbol == symbol)
+    let full = SHORT.iter().find(|(short, _)| *short == symbol).map_or(symbol, |(_, full)| full);
+    WRITTEN.into_iter().find(|unit| unit.symbol == full)
 }
 
 /// A number and what it counts.
@@ -205,6 +220,8 @@ mod tests {
             (1.5, "h", 5400.0),
             (4.0, "GiB", 4_294_967_296.0),
             (0.2, "GB/s", 2e8),
+            (16.0, "G", 17_179_869_184.0),
+            (2.0, "K/s", 2048.0),
         ] {
             let unit = by_symbol(symbol).unwrap();
             assert_eq!(unit.to_base(amount), base, "{amount}{symbol}");

@@ -143,7 +143,13 @@ impl<T> Default for Counts<T> {
 
 impl<T: Ord + Copy> Counts<T> {
     pub fn count(&mut self, what: T) {
-        *self.0.entry(what).or_default() += 1;
+        self.add(what, 1);
+    }
+
+    pub fn add(&mut self, what: T, times: u64) {
+        if times > 0 {
+            *self.0.entry(what).or_default() += times;
+        }
     }
 
     pub fn of(&self, what: T) -> u64 {

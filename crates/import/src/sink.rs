@@ -28,8 +28,12 @@ pub struct Problem<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
     Line(u64),
+    /// Among the names of the fields that were given with the file.
+    Fields,
     /// In a list of jobs.
     Job(u64),
+    /// In a list of errors that the source itself met.
+    Error(u64),
 }
 
 /// What became of it.
@@ -41,10 +45,27 @@ pub enum Outcome {
     Mended,
     /// It was taken without the value that cannot be true.
     Doubted,
+    /// It is not needed, and passed over.
+    Ignored,
+    /// The source says so of itself: something may be missing.
+    Reported,
+}
+
+impl Outcome {
+    /// In a message.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Rejected => "rejected",
+            Outcome::Mended => "mended",
+            Outcome::Doubted => "doubted",
+            Outcome::Ignored => "ignored",
+            Outcome::Reported => "reported",
+        }
+    }
 }
 
 /// What is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Reason {
     #[error("{field} cannot be `{text}`")]
     Unreadable { field: &'static str, text: Bytes },
@@ -56,6 +77,10 @@ pub enum Reason {
     Ambiguous { found: usize, expected: usize, fields: String },
     #[error("{field} has a delimiter or a line break in it")]
     Joined { field: &'static str },
+    #[error("fields in quotes, or with doubled ones in them")]
+    Quoted,
+    #[error("no field is called `{0}`")]
+    UnknownField(String),
     #[error("a job or step without a number")]
     NoId,
     #[error("a step, and its job is not before it")]
@@ -86,8 +111,16 @@ pub enum Reason {
     Twice(u64),
     #[error("job {found}, and {asked} was asked for")]
     OtherJob { asked: u64, found: u64 },
+    #[error(
+        "{metric} is known of {scope} only, and cluster.json does not say how that is aggregated (sum or avg)"
+    )]
+    NoAggregation { metric: Bytes, scope: Bytes },
+    #[error("{metric} has several series for {part} of {host}: none of them counts as its value")]
+    SameSeries { metric: Bytes, part: Bytes, host: Bytes },
     #[error("more than {0} nodes")]
     TooManyNodes(usize),
+    #[error("Slurm says: {0}")]
+    Said(String),
     #[error("more than can be sent at once: {kept} of {all} steps are kept")]
     TooManySteps { kept: usize, all: usize },
 }
@@ -110,7 +143,9 @@ impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             At::Line(line) => write!(f, "{line}"),
+            At::Fields => write!(f, "fields"),
             At::Job(job) => write!(f, "job {job}"),
+            At::Error(error) => write!(f, "error {error}"),
         }
     }
 }
@@ -118,12 +153,7 @@ impl fmt::Display for At {
 /// `file:12: rejected: 3 fields instead of 4: a|b|c`
 impl fmt::Display for Problem<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let outcome = match self.outcome {
-            Outcome::Rejected => "rejected",
-            Outcome::Mended => "mended",
-            Outcome::Doubted => "doubted",
-        };
-        let text = Bytes::from(self.text);
+        let (outcome, text) = (self.outcome.name(), Bytes::from(self.text));
         write!(f, "{}:{}: {outcome}: {}: {text}", self.file, self.at, self.reason)
     }
 }
@@ -137,14 +167,23 @@ pub enum Error {
     UnknownField { file: String, name: String, known: String },
     #[error("{file}: neither JobID nor JobIDRaw is among the fields")]
     NoIdField { file: String },
-    #[error("{file}: there is no line with the names of the fields")]
+    #[error("{file}: no header: use --fields, --xdmod or --delimiter")]
     NoHeader { file: String },
+    #[error("{file}: it is empty")]
+    Empty { file: String },
     #[error("{file}: a delimiter must not be empty or a line break")]
     Delimiter { file: String },
     #[error("{file}: {error}")]
     Json { file: String, error: serde_json::Error },
     #[error("{file}: no `jobs` in it")]
     NoJobs { file: String },
+    #[error(
+        "{file}: this is from the controller (squeue --json, scontrol show job --json), not from the accounting: import what \
+         sacct --json or sacct -P prints"
+    )]
+    Controller { file: String },
+    #[error("{file}: this lists {list}, and no jobs: import what sacct --json prints")]
+    OtherList { file: String, list: &'static str },
 }
 
 /// Everything in memory: for tests, and for files that are known to be small.

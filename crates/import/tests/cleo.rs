@@ -229,6 +229,15 @@ fn rows_of_tasks() {
 }
 
 #[test]
+fn a_row_that_waits_has_requested_its_cores_and_has_none() {
+    let found = read_rows(
+        b"1;ann;./run;/home;m;1432796400;0;0;;8;0;pending\n2;ann;./run;/home;m;1432796400;0;0;;0;0;pending\n",
+    );
+    let cores: Vec<_> = found.jobs.iter().map(|job| (job.cpus, job.requested_cpus)).collect();
+    assert_eq!(cores, [(None, Some(8)), (None, None)]);
+}
+
+#[test]
 fn rows_that_are_broken() {
     for (row, outcome) in [
         ("1;ann;x;/h;m;0;0;0;;1;0", Outcome::Rejected),

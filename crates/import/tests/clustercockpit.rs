@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use import::Problem;
 use import::clustercockpit::archive::Options;
+use import::clustercockpit::scope::Aggregations;
 use import::clustercockpit::write::{self, Writer};
 use import::clustercockpit::{Collected, Error, Known, Takes, archive, data, database, meta};
 use proptest::prelude::*;
@@ -89,7 +90,9 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 fn whole() -> Known {
     let (mut known, doubts) = meta::read(good().to_string().as_bytes()).unwrap();
     assert_eq!(doubts, []);
-    data::read(series().to_string().as_bytes(), data::DATA_MAX, &mut known).unwrap();
+    let none = Aggregations::default();
+    let doubts = data::read(series().to_string().as_bytes(), data::DATA_MAX, &none, &mut known).unwrap();
+    assert_eq!(doubts, []);
     known
 }
 
@@ -127,8 +130,9 @@ fn fields_have_their_places() {
         ("requestedMemory", Some("16")),
         ("of tomorrow", Some(r#"[null,{"a":1}]"#)),
         ("footprint", Some(r#"{"cpu_load_avg":1.5,"mem_used_max":7,"odd":1}"#)),
-        ("jobId", None),
-        ("startTime", None),
+        // What there is a field for is kept as it was, too.
+        ("jobId", Some("4007")),
+        ("submitTime", Some("1699999940")),
     ] {
         assert_eq!(other(&known, name).as_deref(), expected, "{name}");
     }
@@ -165,6 +169,8 @@ fn series_have_parts_and_times() {
             "odd n2 accelerator 00000000:E1:00.0 GB/s 60: 60=-0.001",
             "odd n2 socket - 60: 0=1",
             "odd n1 tomorrow a b - 60: 0=4",
+            // The coarsest that there is.
+            "odd n2 - - 60: 0=1",
         ]
     );
     let job = known.measures.series[0].job.as_ref().unwrap();
@@ -609,7 +615,8 @@ fn another_record_is_not_overwritten_unasked() {
     assert!(write(&known, false).unwrap().is_new);
     assert!(!write(&known, false).unwrap().is_new);
     let (mut other_meta, mut other_data) = (known.clone(), known.clone());
-    other_meta.job.user = Some("v".into());
+    let user = other_meta.job.others.iter_mut().find(|other| other.name == "clustercockpit.user").unwrap();
+    (other_meta.job.user, user.value) = (Some("v".into()), "\"v\"".into());
     other_data.measures.series[0].points[0].value = 77.0;
     for other in [&other_meta, &other_data] {
         assert!(matches!(write(other, false), Err(Error::Exists { .. })));
@@ -806,13 +813,14 @@ proptest! {
         values in damaged(series().to_string()),
     ) {
         let Ok((mut known, _)) = meta::read(&job) else { return Ok(()) };
-        let _ = data::read(&values[..], data::DATA_MAX, &mut known);
+        let none = Aggregations::default();
+        let _ = data::read(&values[..], data::DATA_MAX, &none, &mut known);
         let (groups, left_out) = write::data::groups(&known);
         let Ok(written) = write::meta::render(&known, &groups) else { return Ok(()) };
         let mut text = Vec::new();
         write::data::render(&groups, &mut text).unwrap();
         let (mut again, _) = meta::read(written.to_string().as_bytes()).unwrap();
-        data::read(&text[..], data::DATA_MAX, &mut again).unwrap();
+        data::read(&text[..], data::DATA_MAX, &none, &mut again).unwrap();
         prop_assert_eq!(&again.job.placed, &known.job.placed);
         // Where they say nothing of the whole job, it is computed.
         if other(&known, "statistics").is_some() {

@@ -161,6 +161,34 @@ fn values_of_all_kinds() {
     assert_eq!(taken.readings.iter().map(|r| r.path.source.as_str()).collect::<String>(), "abcd");
 }
 
+/// A packet of each type with its values, and a site that has named no file.
+#[test]
+fn every_type_of_collectd_5_12_and_later_is_known() {
+    let mut count = 0;
+    for line in include_str!("data/collectd-types.txt").lines().skip(1).filter(|line| !line.is_empty()) {
+        let (name, sources) = line.split_once(' ').unwrap();
+        let sources: Vec<(&str, &str)> =
+            sources.split(' ').map(|source| source.split_once(':').unwrap()).collect();
+        let values: Vec<Value> = sources
+            .iter()
+            .map(|(_, kind)| match *kind {
+                "c" => Value::Counter { count: 7, width: Width::Bits64 },
+                "d" => Value::Derive(7),
+                "a" => Value::Absolute(7),
+                _ => Value::Gauge(7.0),
+            })
+            .collect();
+        let packet = Packet::n1().text(2, "any").text(4, name).values(&values);
+        let network = Network { types: Types::shipped(), ..network(Security::None, "") };
+        let taken = read_by(&network, &packet.0);
+        assert_eq!(taken.drops.iter().collect::<Vec<_>>(), [], "{line}");
+        let named: Vec<&str> = taken.readings.iter().map(|reading| &*reading.path.source).collect();
+        assert_eq!(named, sources.iter().map(|(name, _)| *name).collect::<Vec<_>>(), "{line}");
+        count += 1;
+    }
+    assert_eq!((count, Types::shipped().len()), (415, 415));
+}
+
 #[test]
 fn what_cannot_be_taken_is_counted() {
     let load = |packet: Packet| packet.text(2, "load").text(4, "load").values(&[Value::Gauge(0.0); 3]);

@@ -118,6 +118,21 @@ fn lines_that_are_broken() {
 }
 
 #[test]
+fn the_first_line_that_is_broken_is_named() {
+    let body = b"m,host=n1 v=1\r\n# comment\n\nbroken\r\nm,host=n1 s=\"two\nlines\",v=1\nworse";
+    let lines = read(body, Precision::Nanoseconds, NOW, &mut Taken::default());
+    assert_eq!((lines.good, lines.bad), (2, 2));
+    let said = lines.first_bad.unwrap().to_string();
+    assert_eq!(said, "unable to parse `broken`: not of the form it should have (line 4)");
+    let long = format!("\n{}", "x".repeat(100_000));
+    let bad = read(long.as_bytes(), Precision::Nanoseconds, NOW, &mut Taken::default()).first_bad.unwrap();
+    assert_eq!((bad.line, bad.text.len()), (2, 200));
+    // What has its form and gives no value is not broken.
+    let lines = read(b"m v=1\nm,host=n1 s=\"text\"", Precision::Nanoseconds, NOW, &mut Taken::default());
+    assert_eq!((lines.good, lines.first_bad), (2, None));
+}
+
+#[test]
 fn times_in_every_precision() {
     for (word, time) in [
         ("s", "1794844547"),

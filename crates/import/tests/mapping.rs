@@ -115,12 +115,64 @@ fn a_share_needs_the_number_of_cores() {
     assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 2);
     assert_eq!(mapper.skipped().of(Skipped::Learned), 2);
     // Processors that are told apart are counted.
+    let mut mapper = self::mapper();
     let percent = |seconds| collectd("cpu/percent-user/value", seconds, Value::Gauge(50.0));
     let core = |core, seconds| collectd(&format!("cpu-{core}/cpu-user/value"), seconds, Value::Derive(0));
     assert_eq!(
         map(&mut mapper, &[core(0, 0), core(2, 0), core(1, 0), percent(0)]),
         "node_cpu_user 1500000000/s"
     );
+}
+
+fn later(reading: Reading, seconds: u64) -> Reading {
+    Reading { time: reading.time + seconds * SECOND, ..reading }
+}
+
+/// gmond tells the number of its processors when it likes, every twenty minutes: what came before is of as many.
+#[test]
+fn cpu_shares_wait_for_the_number_of_cores() {
+    let mut mapper = mapper();
+    let waiting =
+        [ganglia("cpu_user", 50.0), later(ganglia("cpu_user", 25.0), 20), ganglia("cpu_idle", 10.0)];
+    assert_eq!(map(&mut mapper, &waiting), "");
+    assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 3);
+    let mut other = ganglia("cpu_num", 8.0);
+    other.host = "n2".into();
+    assert_eq!(map(&mut mapper, &[other]), "", "another host");
+    let points = mapper.map(&later(ganglia("cpu_num", 4.0), 40));
+    let times: Vec<u64> = points.iter().map(|point| point.time / SECOND - NOON).collect();
+    assert_eq!(times, [0, 20, 0]);
+    assert_eq!(
+        points.iter().map(shown).collect::<Vec<_>>(),
+        ["node_cpu_user 2000000000/s", "node_cpu_user 1000000000/s", "node_cpu_idle 400000000/s"]
+    );
+    assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 0);
+    assert_eq!(map(&mut mapper, &[later(ganglia("cpu_num", 4.0), 60)]), "", "once");
+}
+
+/// The first of the cores says nothing of how many there are: the next round does.
+#[test]
+fn cpu_shares_before_cores_that_are_told_apart_wait_for_the_next_round() {
+    let mut mapper = mapper();
+    let total = |seconds| lines(&format!("cpu,cpu=cpu-total,host=n1 usage_user=50 {}", NOON + seconds));
+    let core = |core| lines(&format!("cpu,cpu=cpu{core},host=n1 usage_user=50 {NOON}"));
+    assert_eq!(map(&mut mapper, &total(0)), "");
+    assert_eq!(map(&mut mapper, &[core(0), core(1)].concat()), "");
+    assert_eq!(map(&mut mapper, &total(10)), "node_cpu_user 1000000000/s; node_cpu_user 1000000000/s");
+}
+
+/// Nobody ever says it: what waits has a bound, and all of it is counted.
+#[test]
+fn cpu_shares_that_wait_for_ever_are_bounded() {
+    let mut mapper = mapper();
+    for round in 0..5000 {
+        assert_eq!(map(&mut mapper, &[later(ganglia("cpu_user", 50.0), 20 * round)]), "");
+    }
+    assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 5000);
+    let told = mapper.map(&later(ganglia("cpu_num", 2.0), 100_000));
+    assert!(!told.is_empty() && told.len() <= 1024, "{}", told.len());
+    assert_eq!(told.last().map(|point| point.time), Some((NOON + 20 * 4999) * SECOND), "the newest are kept");
+    assert_eq!(mapper.skipped().of(Skipped::CoresUnknown), 5000 - told.len() as u64);
 }
 
 #[test]
@@ -201,11 +253,139 @@ fn telegraf_by_name() {
     }
 }
 
+/// Two values of each series, ten seconds apart: a counter has grown by twenty.
+fn twice(line: &str, from: &[(&str, u64)]) -> Vec<Reading> {
+    let fields = |more: u64| {
+        let field = |(name, value): &(&str, u64)| format!("{name}={}i", value + more);
+        from.iter().map(field).collect::<Vec<_>>().join(",")
+    };
+    lines(&format!("{line} {} {NOON}\n{line} {} {}", fields(0), fields(20), NOON + 10))
+}
+
+#[test]
+fn telegraf_gpus_by_name() {
+    let tags = "arch=Ampere,compute_mode=Default,host=n1,index=1,name=NVIDIA\\ A100,pstate=P0,uuid=GPU-1";
+    for (fields, expected) in [
+        ("utilization_gpu=87i", "acc_utilization[1] 87"),
+        ("memory_used=2i,memory_total=40960i", "gpu_memory_used[1] 2097152; gpu_memory_total[1] 42949672960"),
+        ("utilization_memory=12i", "gpu_memory_utilization[1] 12"),
+        ("power_draw=250.5", "gpu_power_draw[1] 250.5"),
+        ("temperature_gpu=61i", "gpu_temperature[1] 61"),
+        (
+            "clocks_current_sm=1410i,clocks_current_memory=1593i",
+            "gpu_clock[1] 1410; gpu_memory_clock[1] 1593",
+        ),
+    ] {
+        let mut mapper = mapper();
+        assert_eq!(map(&mut mapper, &lines(&format!("nvidia_smi,{tags} {fields}"))), expected);
+        assert_eq!(mapper.unmapped(), 0, "{fields}");
+    }
+}
+
+#[test]
+fn what_is_not_in_our_catalogue_keeps_its_unit() {
+    for (body, expected) in [
+        ("nvidia_smi,host=n1,index=0 power_draw=250", Some("W")),
+        ("nvidia_smi,host=n1,index=0 memory_used=2i", Some("bytes")),
+        ("mem_used,hostname=n1,type=node,unit=GByte value=2", Some("GByte")),
+        ("mem_used,hostname=n1,type=node value=2", None),
+        ("system,host=n1 load1=2", None),
+    ] {
+        let point = mapper().map(&lines(body)[0]).remove(0);
+        assert_eq!(point.unit.as_deref(), expected, "{body}");
+    }
+}
+
+/// The plugin tells of whatever it finds a file of: a client's mounts, or a server's targets, their clients and their jobs.
+#[test]
+fn telegraf_lustre_by_name() {
+    let bytes = [("read_bytes", 10), ("write_bytes", 100)];
+    for (line, fields, expected) in [
+        (
+            "lustre2,host=n1,name=scratch-ffff9f3c4d2c1000",
+            &bytes[..],
+            "node_lustre_read[scratch-ffff9f3c4d2c1000] 2/s over 10; node_lustre_write[scratch-ffff9f3c4d2c1000] 2/s over 10",
+        ),
+        (
+            "lustre2,host=oss1,name=scratch-OST0041",
+            &bytes,
+            "lustre_target_read[scratch-OST0041] 2/s over 10; lustre_target_write[scratch-OST0041] 2/s over 10",
+        ),
+        (
+            "lustre2,client=10.2.4.27@o2ib1,host=oss1,name=scratch-OST0041",
+            &bytes,
+            "lustre_client_read[influx/lustre2,client=10.2.4.27@o2ib1,name=scratch-OST0041/read_bytes] 2/s over 10; \
+             lustre_client_write[influx/lustre2,client=10.2.4.27@o2ib1,name=scratch-OST0041/write_bytes] 2/s over 10",
+        ),
+        (
+            "lustre2,host=oss1,jobid=4711,name=scratch-OST0041",
+            &[("jobstats_read_bytes", 10), ("jobstats_write_bytes", 10)],
+            "lustre_job_read[influx/lustre2,jobid=4711,name=scratch-OST0041/jobstats_read_bytes] 2/s over 10; \
+             lustre_job_write[influx/lustre2,jobid=4711,name=scratch-OST0041/jobstats_write_bytes] 2/s over 10",
+        ),
+        (
+            "lustre2,host=mds1,name=scratch-MDT0000",
+            &[("open", 10), ("crossdir_rename", 5)],
+            "lustre_operations[influx/lustre2,name=scratch-MDT0000/open] 2/s over 10; \
+             lustre_operations[influx/lustre2,name=scratch-MDT0000/crossdir_rename] 2/s over 10",
+        ),
+    ] {
+        let mut mapper = mapper();
+        assert_eq!(map(&mut mapper, &twice(line, fields)), expected);
+        assert_eq!(mapper.unmapped(), 0, "{line}");
+    }
+}
+
+/// What only grows is a rate, also where we have no metric of our own for it.
+#[test]
+fn telegraf_counters_are_rates() {
+    for (line, fields, expected) in [
+        (
+            "net,host=n1,interface=eth0",
+            &[("packets_recv", 1), ("packets_sent", 1), ("err_in", 1), ("drop_out", 1)][..],
+            "net_packets_received[eth0] 2/s over 10; net_packets_sent[eth0] 2/s over 10; \
+             net_errors_received[eth0] 2/s over 10; net_drops_sent[eth0] 2/s over 10",
+        ),
+        (
+            "diskio,host=n1,name=sda",
+            &[("reads", 1), ("writes", 1), ("io_time", 1)],
+            "disk_reads[sda] 2/s over 10; disk_writes[sda] 2/s over 10; disk_busy[sda] 2/s over 10",
+        ),
+        ("diskio,host=n1,name=sda1", &[("reads", 1), ("read_bytes", 1)], ""),
+        (
+            "infiniband,device=mlx5_0,host=n1,port=1",
+            &[("port_xmit_wait", 1), ("symbol_error", 1), ("unicast_rcv_packets", 1)],
+            "ib_xmit_wait[influx/infiniband,device=mlx5_0,port=1/port_xmit_wait] 2/s over 10; \
+             ib_errors[influx/infiniband,device=mlx5_0,port=1/symbol_error] 2/s over 10",
+        ),
+        ("swap,host=n1", &[("in", 1), ("out", 1)], "swap_in 2/s over 10; swap_out 2/s over 10"),
+    ] {
+        let mut mapper = mapper();
+        assert_eq!(map(&mut mapper, &twice(line, fields)), expected);
+        assert_eq!(mapper.unmapped(), 0, "{line}");
+    }
+}
+
+#[test]
+fn telegraf_memory_and_cpu_by_name() {
+    let mut mapper = mapper();
+    let body = "system,host=n1 n_cpus=2i\n\
+        cpu,cpu=cpu-total,host=n1 usage_active=50,usage_guest=0,usage_guest_nice=0\n\
+        mem,host=n1 used=7i,free=1i,cached=2i,buffered=3i,used_percent=70,available_percent=30";
+    assert_eq!(
+        map(&mut mapper, &lines(body)),
+        "memory_used 7; memory_free 1; memory_cached 2; memory_buffered 3"
+    );
+    assert_eq!(mapper.unmapped(), 0);
+}
+
 #[test]
 fn cc_metric_collector_by_name() {
     for (body, expected) in [
         ("cpu_user,hostname=n1,type=node value=150", "node_cpu_user 1500000000/s"),
         ("cpu_user,hostname=n1,type=hwthread,type-id=0 value=50", ""),
+        ("cpu_load,hostname=n1,type=node value=1.5", "node_load 150"),
+        ("load_one,hostname=n1,type=node value=1.5", "node_load 150"),
         ("mem_total,hostname=n1,type=node value=5", "node_memory_total 5120"),
         ("mem_total,hostname=n1,type=node,unit=MByte value=5", "node_memory_total 5242880"),
         (
@@ -311,6 +491,7 @@ fn point(part: &str, seconds: u64, level: f64, join: Join, needs: &[&str]) -> Po
         part: part.into(),
         join,
         needs: needs.iter().map(|name| (*name).to_owned()).collect(),
+        unit: None,
         amount: Amount::Level(level),
     }
 }

@@ -221,6 +221,8 @@ fn versions_differ() {
     let het = job(json!({"het": {"job_id": 4, "job_offset": set(1)}, "nodes": "None assigned"}));
     assert_eq!((&*het.shown, het.job.as_deref(), het.node_list), ("4+1", Some("5"), None));
     assert_eq!(job(json!({"group": "100"})).gid, Some(100));
+    let waits = job(json!({"time": {"start": 0}, "allocation_nodes": 2}));
+    assert_eq!((waits.nodes, waits.requested_nodes), (None, Some(2)));
 }
 
 #[test]

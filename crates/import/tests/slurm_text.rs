@@ -99,7 +99,7 @@ fn a_job_with_everything() {
     assert_eq!(written.map(|text| text.as_ref().unwrap().to_string()).join(" "), expected);
     assert_eq!((&*job.shown, job.array_job, job.array_task), ("70_4", Some(70), Some(4)));
     assert_eq!((job.uid, job.gid, job.restarts), (Some(1001), Some(50), Some(2)));
-    assert_eq!((job.nodes, job.cpus, job.requested_cpus, job.tasks), (Some(2), Some(16), Some(8), None));
+    assert_eq!((job.nodes, job.cpus, job.requested_cpus, job.tasks), (Some(2), Some(16), Some(8), Some(16)));
     let day = 1_709_200_800 * SECOND;
     assert_eq!((job.submit, job.eligible), (Some(day), Some(day + SECOND)));
     assert_eq!((job.start, job.end), (Some(day + 3600 * SECOND), Some(day + 7200 * SECOND)));
@@ -115,7 +115,7 @@ fn a_job_with_everything() {
     assert_eq!(record::accounting::gpus(&job.requested), Some(4));
     assert_eq!((job.priority, job.flags.join(" ").as_str()), (Some(4294901758), "SchedMain StartRecieved"));
     assert_eq!(job.used.total_cpu, Some(83_456_000_000));
-    assert_eq!((job.used.energy, job.used.max_rss), (None, None));
+    assert_eq!((job.used.energy, job.used.max_rss), (None, Some(1536 * MIB)));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn numbers_of_jobs_are_known_or_absent() {
     for (text, job, array, het) in [
         ("12", Some("12"), (None, None), (None, None)),
         ("12_3", None, (Some(12), Some(3)), (None, None)),
-        ("12_[4-9%2]", None, (Some(12), None), (None, None)),
+        ("12_[4-9%2]", Some("12"), (Some(12), None), (None, None)),
         ("12+0", Some("12"), (None, None), (Some(12), Some(0))),
         ("12+1", None, (None, None), (Some(12), Some(1))),
     ] {
@@ -372,16 +372,127 @@ fn times_are_local() {
 
 #[test]
 fn a_file_that_cannot_be_read_says_why() {
+    let known = |options| Options { rejects_unknown_fields: true, ..options };
     for (text, options, expected) in [
-        ("JobID|Color\n", options(), "log: no field is called `Color`; there are Account, AdminComment, "),
+        (
+            "JobID|Color\n",
+            known(options()),
+            "log: no field is called `Color`; there are Account, AdminComment, ",
+        ),
         ("State|User\n", options(), "log: neither JobID nor JobIDRaw is among the fields"),
-        ("", options(), "log: there is no line with the names of the fields"),
-        ("1|a\n", listed("jobid,colour"), "log: no field is called `colour`; there are "),
+        ("", options(), "log: it is empty"),
+        ("1|a\n", known(listed("jobid,colour")), "log: no field is called `colour`; there are "),
         ("1\n", Options { delimiter: vec![], ..options() }, "log: a delimiter must not be empty"),
     ] {
         let error = read(text.as_bytes(), "log", &options, &mut Collected::default()).unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");
     }
+}
+
+#[test]
+fn a_file_without_a_header_says_what_to_do() {
+    let tabs = Options { delimiter: b"\t".to_vec(), ..options() };
+    for (text, options) in [
+        ("163485|163485|phillips|black|COMPLETED\n", options()),
+        // A name may be that of a field.
+        ("1|Account|ann|FAILED\n", options()),
+        // Another delimiter.
+        ("JobID,JobName,State\n1,a,FAILED\n", options()),
+        ("JobID|JobName|State\n1|a|FAILED\n", tabs),
+        ("JobId=1 JobName=a UserId=ann(1001)\n", options()),
+        ("\n\nsacct: error: slurm_persist_conn_open\n", options()),
+    ] {
+        let error = read(text.as_bytes(), "log", &options, &mut Collected::default()).unwrap_err();
+        assert_eq!(error.to_string(), "log: no header: use --fields, --xdmod or --delimiter", "{text}");
+    }
+}
+
+#[test]
+fn text_of_squeue_is_rejected() {
+    for text in [
+        "JOBID|PARTITION|NAME|USER|ST|TIME|NODES|NODELIST(REASON)\n5|main|a|ann|R|1:00|1|n1\n",
+        "JOBID|USER|ST\n5|ann|PD\n",
+    ] {
+        let error = read(text.as_bytes(), "log", &options(), &mut Collected::default()).unwrap_err();
+        assert!(error.to_string().starts_with("log: this is from the controller (squeue"), "{error}");
+    }
+}
+
+#[test]
+fn an_unknown_column_is_ignored_with_a_warning() {
+    let text = "JobID|Color|JobName|State\n1|red|a|FAILED\n2|blue|b|COMPLETED\n";
+    let warning = (At::Line(1), Outcome::Ignored, Reason::UnknownField("Color".into()));
+    for is_strict in [true, false] {
+        let found = collect(text.as_bytes(), &Options { is_strict, ..options() });
+        assert_eq!(found.jobs.len(), 2);
+        assert_eq!(found.jobs[1].name.as_ref().unwrap().to_string(), "b");
+        assert_eq!(found.problems, std::slice::from_ref(&warning));
+    }
+    let found = collect(b"Color|JobID|State\n1|2|FAILED\n", &listed("color,jobid,state"));
+    assert_eq!((&*found.jobs[0].shown, found.problems.len()), ("2", 1));
+    // What is in it is not known, so it may be what is too long.
+    let either = b"JobID|Color|JobName|State\n1|a|b|c|FAILED\n";
+    assert_eq!(shown(&collect(either, &options())), "1 Ignored; 2 Rejected");
+    let known = Options { rejects_unknown_fields: true, ..options() };
+    let error = read(text.as_bytes(), "log", &known, &mut Collected::default()).unwrap_err();
+    assert!(error.to_string().starts_with("log: no field is called `Color`; there are Account, "), "{error}");
+}
+
+/// As a spreadsheet or a CSV writer leaves them.
+#[test]
+fn doubled_quotes_are_mended() {
+    let quoted = Options { may_have_quotes: true, ..options() };
+    for (line, expected) in [
+        (r#"1|"say ""hi"""|FAILED"#, r#"1/say "hi"; 2 Mended"#),
+        (r#"1|"a|b ""c"""|FAILED"#, r#"1/a|b "c"; 2 Mended"#),
+        (r#"1|""two words""|FAILED"#, r#"1/"two words"; 2 Mended"#),
+        (r#"1|say ""hi""|FAILED"#, r#"1/say "hi"; 2 Mended"#),
+        (r#""1"|"a"|"FAILED""#, "1/a; 2 Mended"),
+        (r#""1"|""|"FAILED""#, "1/-; 2 Mended"),
+        // These may have been written so.
+        (r#"1|"a"|FAILED"#, r#"1/"a""#),
+        (r#"1|run --with ""|FAILED"#, r#"1/run --with """#),
+        (r#"1|run "" --x "" y|FAILED"#, r#"1/run "" --x "" y"#),
+        (r#"1|say "hi"|FAILED"#, r#"1/say "hi""#),
+        (r#"1|{"a": "", "b": ""}|FAILED"#, r#"1/{"a": "", "b": ""}"#),
+        (r#"1|["",""]|FAILED"#, r#"1/["",""]"#),
+    ] {
+        let text = format!("JobID|JobName|State\n{line}\n");
+        assert_eq!(shown(&collect(text.as_bytes(), &quoted)), expected, "{line}");
+    }
+    let csv = Options { delimiter: b",".to_vec(), ..quoted.clone() };
+    let text = "\"JobID\",\"JobName\",\"State\"\n\"1\",\"a,\"\"b\"\"\",\"FAILED\"\n";
+    assert_eq!(shown(&collect(text.as_bytes(), &csv)), r#"1/a,"b"; 2 Mended"#);
+    // What sacct prints here has no quotes but those of its users.
+    let text = "JobID|JobName|State\n1|\"say \"\"hi\"\"\"|FAILED\n";
+    assert_eq!(shown(&collect(text.as_bytes(), &options())), r#"1/"say ""hi""""#);
+    let strict = Options { is_strict: true, ..quoted };
+    let found = collect(text.as_bytes(), &strict);
+    assert_eq!(found.jobs, []);
+    assert_eq!(found.problems, [(At::Line(2), Outcome::Rejected, Reason::Quoted)]);
+}
+
+#[test]
+fn a_job_without_elapsed_ran_from_start_to_end() {
+    let text = "JobID|Start|End|Suspended|AllocTRES|State\n\
+                1|2024-02-01T10:00:00|2024-02-01T11:00:00|00:10:00|cpu=4|FAILED\n";
+    let job = &collect(text.as_bytes(), &options()).jobs[0];
+    assert_eq!((job.elapsed, job.cpus), (Some(3000 * SECOND), Some(4)));
+}
+
+/// As old versions print jobs that were cancelled while they waited: with what they wanted in `AllocTRES`.
+#[test]
+fn what_was_never_assigned_was_not_allocated() {
+    let text = "JobID|State|NNodes|NCPUS|AllocTRES|NodeList\n\
+                1|CANCELLED by 5|1|8|cpu=8,mem=24000M,node=1|None assigned\n";
+    let job = &collect(text.as_bytes(), &options()).jobs[0];
+    assert_eq!((job.cpus, job.nodes, job.allocated.len()), (None, None, 0));
+    assert_eq!((job.requested_cpus, job.requested_nodes), (Some(8), Some(1)));
+    // Of whatever has no start the number of nodes is what it wants, also where neither state nor nodes are in the file.
+    let waits = collect(b"JobID|Start|NNodes|NCPUS\n1|Unknown|2|0\n", &options());
+    assert_eq!((waits.jobs[0].nodes, waits.jobs[0].requested_nodes), (None, Some(2)));
+    let zero = collect(b"JobID|State|NNodes|NCPUS|NodeList\n1|RUNNING|0|0|n[1-3]\n", &options());
+    assert_eq!((zero.jobs[0].cpus, zero.jobs[0].nodes), (None, Some(3)));
 }
 
 #[test]

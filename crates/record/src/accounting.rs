@@ -151,6 +151,12 @@ pub struct Accounting {
     /// Whether other jobs may have run on its nodes at the same time; `false` if they were allocated to this job alone.
     #[n(56)]
     pub is_shared: Option<bool>,
+    #[n(57)]
+    pub requested_nodes: Option<u64>,
+    /// A monitoring system's record of the job: its batch system's counts more, and lacks some of it.
+    #[n(70)]
+    #[cbor(default)]
+    pub from_monitoring: bool,
 }
 
 /// What a job had on one node.
@@ -184,7 +190,39 @@ pub struct Other {
 /// A request to a server has at most so many jobs.
 pub const JOBS_MAX: u64 = 10_000;
 
+/// No array of Slurm's has more tasks: `MaxArraySize` goes no further.
+pub const TASKS_MAX: u64 = 4_000_001;
+
 impl Accounting {
+    /// How many tasks this record stands for; nothing where it is one job.
+    pub fn tasks_waiting(&self) -> Option<u64> {
+        self.array_waiting.as_deref().and_then(count_tasks)
+    }
+
+    /// How much memory was requested for all of the job. What is not said of the request is as it was allocated: a job gets as many nodes
+    /// and processors as it wants, or more.
+    pub fn memory_requested(&self) -> Option<u64> {
+        let all = self.requested.iter().find(|tres| tres.kind == "mem").map(|tres| tres.count);
+        all.filter(|bytes| *bytes > 0).or_else(|| {
+            let RequestedMemory { bytes, per } = self.requested_memory?;
+            match per {
+                MemoryPer::Job => Some(bytes),
+                MemoryPer::Node => bytes.checked_mul(self.requested_nodes.or(self.nodes)?),
+                MemoryPer::Cpu => bytes.checked_mul(self.requested_cpus.or(self.cpus)?),
+            }
+        })
+    }
+
+    /// How many GPUs were requested. Where Slurm lists what was requested and no GPU among it there was none, unless it allocated some:
+    /// versions before 17.11 list only some of it.
+    pub fn gpus_requested(&self) -> Option<u64> {
+        let none = || {
+            let is_said = !self.requested.is_empty() && gpus(&self.allocated).unwrap_or(0) == 0;
+            is_said.then_some(0)
+        };
+        gpus(&self.requested).or_else(none)
+    }
+
     /// All times and durations that are known, of the steps as well.
     pub fn times(&self) -> impl Iterator<Item = Nanos> {
         let limit = match self.time_limit {
@@ -308,6 +346,35 @@ pub fn gpus(list: &[Tres]) -> Option<u64> {
     typed.map(|tres| tres.count).reduce(u64::saturating_add)
 }
 
+/// How many tasks a list like `1-3,7,10-20:5%2` names; nothing if it is none or names more than an array can have. A list that Slurm cut
+/// short (`1,3,...`) counts as those that it still names.
+pub fn count_tasks(list: &str) -> Option<u64> {
+    let (tasks, at_once) = list.split_once('%').unwrap_or((list, "0"));
+    task_number(at_once)?;
+    let mut all: u64 = 0;
+    let mut parts = tasks.split(',').peekable();
+    while let Some(part) = parts.next() {
+        if part == "..." && all > 0 && parts.peek().is_none() {
+            break;
+        }
+        all = all.checked_add(count_range(part)?).filter(|all| *all <= TASKS_MAX)?;
+    }
+    Some(all)
+}
+
+/// `7`, `1-3` or `10-20:5`.
+fn count_range(part: &str) -> Option<u64> {
+    let (range, step) = part.split_once(':').unwrap_or((part, "1"));
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let (first, last, step) = (task_number(first)?, task_number(last)?, task_number(step)?);
+    last.checked_sub(first)?.checked_div(step)?.checked_add(1)
+}
+
+/// Digits and nothing else.
+fn task_number(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
 /// How long a job may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum TimeLimit {
@@ -363,7 +430,7 @@ pub enum MemoryPer {
 }
 
 macro_rules! states {
-    ($($number:literal $state:ident $name:literal,)*) => {
+    ($($number:literal $state:ident $name:literal $code:literal,)*) => {
         /// The state of a job, by Slurm's names. The first twelve are states, the others flags beside them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Encode, Decode, Serialize)]
         #[cbor(index_only)]
@@ -378,6 +445,9 @@ macro_rules! states {
                 None
             }
 
+            /// All names, each with the short form that `sacct` takes; empty where there is none.
+            pub const NAMES: &[(&str, &str)] = &[$(($name, $code),)*];
+
             /// Slurm's name.
             pub fn name(self) -> &'static str {
                 match self { $(State::$state => $name,)* }
@@ -390,35 +460,35 @@ macro_rules! states {
 }
 
 states! {
-    0 Pending "PENDING",
-    1 Running "RUNNING",
-    2 Suspended "SUSPENDED",
-    3 Completed "COMPLETED",
-    4 Cancelled "CANCELLED",
-    5 Failed "FAILED",
-    6 Timeout "TIMEOUT",
-    7 NodeFail "NODE_FAIL",
-    8 Preempted "PREEMPTED",
-    9 BootFail "BOOT_FAIL",
-    10 Deadline "DEADLINE",
-    11 OutOfMemory "OUT_OF_MEMORY",
-    12 Completing "COMPLETING",
-    13 Configuring "CONFIGURING",
-    14 Resizing "RESIZING",
-    15 Requeued "REQUEUED",
-    16 RequeueHold "REQUEUE_HOLD",
-    17 RequeueFed "REQUEUE_FED",
-    18 Revoked "REVOKED",
-    19 SpecialExit "SPECIAL_EXIT",
-    20 StageOut "STAGE_OUT",
-    21 Stopped "STOPPED",
-    22 Signaling "SIGNALING",
-    23 LaunchFailed "LAUNCH_FAILED",
-    24 ReconfigFail "RECONFIG_FAIL",
-    25 PowerUpNode "POWER_UP_NODE",
-    26 ResvDelHold "RESV_DEL_HOLD",
-    27 UpdateDb "UPDATE_DB",
-    28 Expediting "EXPEDITING",
+    0 Pending "PENDING" "PD",
+    1 Running "RUNNING" "R",
+    2 Suspended "SUSPENDED" "S",
+    3 Completed "COMPLETED" "CD",
+    4 Cancelled "CANCELLED" "CA",
+    5 Failed "FAILED" "F",
+    6 Timeout "TIMEOUT" "TO",
+    7 NodeFail "NODE_FAIL" "NF",
+    8 Preempted "PREEMPTED" "PR",
+    9 BootFail "BOOT_FAIL" "BF",
+    10 Deadline "DEADLINE" "DL",
+    11 OutOfMemory "OUT_OF_MEMORY" "OOM",
+    12 Completing "COMPLETING" "CG",
+    13 Configuring "CONFIGURING" "CF",
+    14 Resizing "RESIZING" "RS",
+    15 Requeued "REQUEUED" "RQ",
+    16 RequeueHold "REQUEUE_HOLD" "RH",
+    17 RequeueFed "REQUEUE_FED" "RF",
+    18 Revoked "REVOKED" "RV",
+    19 SpecialExit "SPECIAL_EXIT" "SE",
+    20 StageOut "STAGE_OUT" "SO",
+    21 Stopped "STOPPED" "ST",
+    22 Signaling "SIGNALING" "SI",
+    23 LaunchFailed "LAUNCH_FAILED" "",
+    24 ReconfigFail "RECONFIG_FAIL" "",
+    25 PowerUpNode "POWER_UP_NODE" "",
+    26 ResvDelHold "RESV_DEL_HOLD" "RD",
+    27 UpdateDb "UPDATE_DB" "",
+    28 Expediting "EXPEDITING" "",
 }
 
 #[cfg(test)]
@@ -448,11 +518,74 @@ mod tests {
     }
 
     #[test]
+    fn tasks_of_a_list_are_counted() {
+        for (list, expected) in [
+            ("1-3", Some(3)),
+            ("0", Some(1)),
+            ("1-3,7,10-20:5%2", Some(7)),
+            ("2-5%1", Some(4)),
+            ("1,3,5,...", Some(3)),
+            ("0-4000000", Some(4_000_001)),
+            ("0-4000001", None),
+            ("0-99999999999999999999", None),
+            ("0-18446744073709551615", None),
+            ("1-18446744073709551615:0", None),
+            ("...", None),
+            ("1,...,3", None),
+            ("3-1", None),
+            ("", None),
+            ("1,", None),
+            ("a", None),
+            ("+1", None),
+            ("1-2%", None),
+        ] {
+            assert_eq!(count_tasks(list), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn what_was_requested_is_of_the_whole_job() {
+        let each = |bytes, per| Some(RequestedMemory { bytes, per });
+        let job = Accounting { requested_nodes: Some(2), requested_cpus: Some(8), ..Accounting::default() };
+        for (requested_memory, requested, expected) in [
+            (each(5, MemoryPer::Node), vec![], Some(10)),
+            (each(5, MemoryPer::Cpu), vec![], Some(40)),
+            (each(5, MemoryPer::Job), vec![], Some(5)),
+            (each(5, MemoryPer::Node), vec![tres("mem", None, 11)], Some(11)),
+            (None, vec![], None),
+        ] {
+            let job = Accounting { requested_memory, requested, ..job.clone() };
+            assert_eq!(job.memory_requested(), expected, "{job:?}");
+        }
+        let unknown = Accounting { requested_memory: each(5, MemoryPer::Node), ..Accounting::default() };
+        assert_eq!(unknown.memory_requested(), None);
+        let given = Accounting { nodes: Some(3), ..unknown };
+        assert_eq!(given.memory_requested(), Some(15));
+        let (cpu, gpu) = (tres("cpu", None, 4), tres("gres", Some("gpu"), 2));
+        for (requested, allocated, expected) in [
+            (vec![], vec![], None),
+            (vec![cpu.clone()], vec![], Some(0)),
+            (vec![cpu.clone()], vec![cpu.clone()], Some(0)),
+            (vec![cpu.clone()], vec![gpu.clone()], None),
+            (vec![cpu, gpu.clone()], vec![gpu], Some(2)),
+        ] {
+            let job = Accounting { requested, allocated, ..Accounting::default() };
+            assert_eq!(job.gpus_requested(), expected, "{job:?}");
+        }
+    }
+
+    #[test]
     fn states_have_their_names() {
         for state in STATES {
             assert_eq!(State::named(state.name().as_bytes()), Some(*state));
             assert_eq!(serde_json::to_value(state).unwrap(), state.name());
         }
+        let mut codes: Vec<&str> =
+            State::NAMES.iter().map(|(_, code)| *code).filter(|code| !code.is_empty()).collect();
+        assert_eq!((State::NAMES.len(), codes.len()), (STATES.len(), 24));
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), 24, "one code means two states");
         assert_eq!(State::named(b"CANCELLED by 1"), None);
         assert_eq!(State::named(b""), None);
     }

@@ -10,6 +10,15 @@ use crate::entry::Nanos;
 /// A request to a server has at most so many values, of all its series together.
 pub const VALUES_MAX: u64 = 200_000;
 
+/// What ClusterCockpit measures by, from the whole to the smallest, in its order, which has accelerators last.
+pub const SCOPES: [&str; 7] = ["node", "socket", "die", "memoryDomain", "core", "hwthread", "accelerator"];
+
+/// Which scope a part of a node is of: `core` of `core 3`. Parts that have names of their own, as `gpu0`, are of none.
+pub fn scope_of(part: &str) -> Option<&str> {
+    let word = part.split(' ').next()?;
+    (word.len() < part.len() || SCOPES.contains(&word)).then_some(word)
+}
+
 /// What was measured in some time, and of which jobs something is known as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
 pub struct Measures {
@@ -130,6 +139,20 @@ pub struct Exported {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_have_scopes() {
+        for (part, scope) in [
+            ("core 3", Some("core")),
+            ("socket", Some("socket")),
+            ("node #1", Some("node")),
+            ("tomorrow a b", Some("tomorrow")),
+            ("gpu0", None),
+            ("", None),
+        ] {
+            assert_eq!(scope_of(part), scope, "{part}");
+        }
+    }
 
     #[test]
     fn measures_survive_the_way() {

@@ -177,6 +177,15 @@ pub struct Config {
     pub min_job_age: Option<Nanos>,
 }
 
+/// A cluster as a monitoring system describes it, kept as it is for the way back: ClusterCockpit's `cluster.json`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Description {
+    #[n(0)]
+    pub cluster: String,
+    #[n(1)]
+    pub text: String,
+}
+
 impl Node {
     /// How many GPUs of all models; unknown if nobody named any.
     pub fn gpu_count(&self) -> Option<u64> {

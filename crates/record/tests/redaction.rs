@@ -223,9 +223,16 @@ proptest! {
 fn long_texts_take_time_in_proportion() {
     let deep = Deep::new(Rules::builtin());
     let begin = Instant::now();
-    for piece in
-        PIECES.iter().chain(&["a:", "token=\"", "token=$(", "a-", "password: [", "\"a b\" ", "'curl -u "])
-    {
+    for piece in PIECES.iter().chain(&[
+        "a:",
+        "token=\"",
+        "token=$(",
+        "a-",
+        "password: [",
+        "\"a b\" ",
+        "'curl -u ",
+        "docker gh ",
+    ]) {
         let argument = piece.repeat(16 * 1024 / piece.len());
         deep.argv(&["bash", "-c", &argument]);
     }

@@ -92,6 +92,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/accounting", post(account::account))
         .route("/api/v1/measures", post(measure::measure))
         .route("/api/v1/site", get(site::site).put(site::tell))
+        .route("/api/v1/site/descriptions", get(site::descriptions).put(site::describe))
         .route("/api/v1/processes", get(read::processes))
         .route("/api/v1/top", get(read::top))
         .route("/api/v1/nodes", get(read::nodes))

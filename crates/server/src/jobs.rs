@@ -10,16 +10,20 @@ use axum::response::{IntoResponse, Response};
 use condition::Condition;
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Value, json as value};
 use store::After;
-use store::jobs::{Columns, FIXED, JobAfter, JobColumn, JobsBy, Page, Tagged, USUAL, Which};
+use store::jobs::{
+    Columns, FIXED, GroupSort, JobAfter, JobColumn, JobsBy, Page, Tagged, USUAL, USUAL_ORDER, Which,
+};
 use store::tags::Declared;
 use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::asker::Asker;
 use crate::error::ApiError;
-use crate::read::{Asked, Part, asked, check_long_text, check_text, nanos, place};
+use crate::read::{
+    Asked, Part, asked, check_known, check_long_text, check_text, json, named_nodes, nanos, place,
+};
 use crate::readers::ask;
 use crate::searches::searched;
 use crate::tags::{self, Typed};
@@ -53,7 +57,7 @@ pub struct Jobs {
     tagged: Option<String>,
     /// As a search says that has this name, see `/api/v1/searches`.
     search: Option<String>,
-    /// On this node.
+    /// On these nodes: a name, a list `n[01-04]`, or a pattern `gpu*`.
     node: Option<String>,
     /// Whatever waited or ran at this time or later.
     #[param(value_type = Option<String>, format = DateTime)]
@@ -63,14 +67,17 @@ pub struct Jobs {
     until: Option<Timestamp>,
     /// Columns, by name, with commas between them.
     columns: Option<String>,
-    /// A column; `-` before it is from the most to the least. `-submit` unless given.
+    /// A column, of groups one of theirs; `-` before it is from the most to the least. Unless given, jobs are sorted by `-submit` (by
+    /// their start where that is not known), groups of time by time, others by `-core_hours`.
     sort: Option<String>,
     /// At most so many rows, 0 for all; 100 unless given. An answer has as many of them as one part of the list.
     #[param(maximum = 1_000_000_000)]
     limit: Option<u64>,
     /// Behind this place: the `next` of the answer before.
     after: Option<String>,
-    /// One row for those that have this in common: cluster, user, project, partition, state, day, hour (of the day), weekday.
+    /// One row for those that have this in common: cluster, user, project, partition, state, name, node, program, tag, month, week, day,
+    /// hour (of the day), weekday. With times, and in groups of time, a job counts for the time that it ran then: `started` and waits
+    /// are of jobs that began then, hours are in proportion.
     group_by: Option<String>,
     /// Only how many there are.
     #[serde(default)]
@@ -83,7 +90,8 @@ pub struct Jobs {
     saved: Vec<::tags::Search>,
 }
 
-/// Jobs of the whole collection: `rows` and whether there are `more`, or their `count`.
+/// Jobs of the whole collection: `rows` with the `units` of their columns and whether there are `more`, or their `count`, or groups
+/// and how many `groups` there are.
 #[utoipa::path(get, path = "/api/v1/jobs", params(Jobs), security(("token" = [])),
     responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403)))]
 pub async fn jobs(
@@ -105,18 +113,38 @@ pub async fn jobs(
             asked.question(&ask(&app, &asker.sight, |reader| reader.job_columns()).await?, &declared)?
         }
     };
+    let nodes = which.node.clone().filter(|_| asked.after.is_none());
     if asked.count {
         let count = ask(&app, &asker.sight, move |reader| reader.count_jobs(&which)).await?;
-        return Ok(Json(json!({"count": count})).into_response());
+        if count == 0 {
+            check_known(&app, &asker, nodes).await?;
+        }
+        return Ok(Json(value!({"count": count})).into_response());
     }
     if let Some(by) = asked.group_by()? {
         let after = asked.after.as_deref().map(|text| place(text, 1)).transpose()?;
         let before = after.as_ref().map_or(0, After::position) as usize;
-        let rows = ask(&app, &asker.sight, move |reader| reader.group_jobs(&which, by)).await?;
+        let sort = asked.group_sort(by)?;
+        let rows = ask(&app, &asker.sight, move |reader| reader.group_jobs(&which, by, sort)).await?;
+        if rows.is_empty() {
+            check_known(&app, &asker, nodes).await?;
+        }
+        let groups = Value::from(rows.len());
         let rows = rows.into_iter().skip(before).collect();
-        return Ok(Part::of(rows, after.as_ref(), asked.limit().unwrap_or(u64::MAX)).into_response());
+        let Part(listed) = Part::of(rows, after.as_ref(), asked.limit().unwrap_or(u64::MAX));
+        return Ok(json(listed.into_json(&[("groups", groups)])));
     }
-    Ok(Part(ask(&app, &asker.sight, move |reader| reader.jobs(&which, &page)).await?).into_response())
+    let units = units(&page);
+    let found = ask(&app, &asker.sight, move |reader| reader.jobs(&which, &page)).await?;
+    if found.is_empty() {
+        check_known(&app, &asker, nodes).await?;
+    }
+    Ok(json(found.into_json(&[("units", units)])))
+}
+
+/// What the values of each column count, for those who show them to people.
+fn units(page: &Page) -> Value {
+    page.columns.iter().map(|column| (column.name.clone(), Value::from(column.unit()))).collect()
 }
 
 /// Which jobs, and what of them.
@@ -151,7 +179,6 @@ impl Jobs {
             Condition::asked(text, &columns.catalogue)
                 .map_err(|error| ApiError::BadRequest(error.to_string()))
         };
-        self.node.as_deref().map_or(Ok(()), check_text)?;
         let typed = Typed { all: self.all.clone(), any: self.any.clone(), none: self.none.clone() };
         let mut tagged = typed.tagged(declared)?;
         tagged.origin = self.tagged.as_deref().map(tags::origin).transpose()?;
@@ -168,7 +195,7 @@ impl Jobs {
                 .flatten()
                 .map(condition)
                 .collect::<Result<_, _>>()?,
-            node: self.node.clone(),
+            node: self.node.as_deref().map(named_nodes).transpose()?,
             since_ns: self.since.map(nanos),
             until_ns: self.until.map(nanos),
         })
@@ -177,11 +204,18 @@ impl Jobs {
     fn page(&self, columns: &Columns) -> Result<Page, ApiError> {
         let named = |name: &str| {
             columns.named(name).cloned().ok_or_else(|| {
-                ApiError::BadRequest(format!("jobs have no column `{name}`: see jobglass jobs --fmt help"))
+                let meant =
+                    columns.nearest(name).map_or(String::new(), |nearest| format!("; is it `{nearest}`?"));
+                let see = "jobglass jobs --fmt help lists them";
+                ApiError::BadRequest(format!("jobs have no column `{name}`{meant} ({see})"))
             })
         };
-        let sort = self.sort.as_deref().unwrap_or("-submit");
-        let by = named(sort.trim_start_matches('-'))?;
+        // Groups have columns of their own.
+        let sort = self.sort.as_deref().filter(|_| self.group_by.is_none());
+        let by = match sort {
+            Some(sort) => named(sort.trim_start_matches('-'))?,
+            None => USUAL_ORDER.clone(),
+        };
         if by.is_only_shown {
             return Err(ApiError::BadRequest(format!("jobs cannot be sorted by `{}`", by.name)));
         }
@@ -194,7 +228,7 @@ impl Jobs {
                 None => USUAL.iter().map(|name| named(name)).collect::<Result<_, _>>()?,
             },
             sort: by,
-            is_ascending: !sort.starts_with('-'),
+            is_ascending: sort.is_some_and(|sort| !sort.starts_with('-')),
             limit: self.limit(),
             after: self.after.as_deref().filter(|_| self.group_by.is_none()).map(job_place).transpose()?,
         })
@@ -205,10 +239,17 @@ impl Jobs {
         let known = JobsBy::ALL.map(JobsBy::name);
         let by = JobsBy::ALL.into_iter().find(|by| by.name() == name);
         by.map(Some).ok_or_else(|| {
-            ApiError::BadRequest(format!(
-                "jobs cannot be put together by `{name}`, but by {}",
-                known.join(", ")
-            ))
+            ApiError::BadRequest(format!("jobs cannot be grouped by `{name}`, but by {}", known.join(", ")))
+        })
+    }
+
+    /// By which of their columns groups are sorted.
+    fn group_sort(&self, by: JobsBy) -> Result<Option<GroupSort>, ApiError> {
+        let Some(sort) = &self.sort else { return Ok(None) };
+        GroupSort::named(sort, by).map(Some).ok_or_else(|| {
+            let names: Vec<&str> = GroupSort::names(by).collect();
+            let name = sort.trim_start_matches('-');
+            ApiError::BadRequest(format!("groups have no column `{name}`; they have {}", names.join(", ")))
         })
     }
 }
@@ -273,7 +314,7 @@ pub async fn columns(asker: Asker, State(app): State<Arc<App>>) -> Result<Json<V
     let row = |column: &Arc<JobColumn>| {
         let condition = column.alias.unwrap_or(&column.name);
         let usual = USUAL.contains(&&*column.name);
-        json!({"column": column.name, "in_conditions": condition, "unit": column.unit(), "usual": usual, "meaning": column.meaning})
+        value!({"column": column.name, "in_conditions": condition, "unit": column.unit(), "usual": usual, "meaning": column.meaning})
     };
-    Ok(Json(json!({"rows": columns.all.iter().map(row).collect::<Vec<_>>(), "more": false})))
+    Ok(Json(value!({"rows": columns.all.iter().map(row).collect::<Vec<_>>(), "more": false})))
 }

@@ -44,6 +44,7 @@ pub mod site;
 pub mod summaries;
 pub mod tags;
 pub mod tls;
+pub mod token_uses;
 pub mod tokens;
 pub mod wishes;
 pub mod writing;

@@ -1,6 +1,8 @@
 //! The `jobglass-server` command.
+#![warn(clippy::print_stderr)]
 
-use std::io::IsTerminal;
+use std::collections::HashSet;
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,8 +19,16 @@ use server::rate::Share;
 use server::readers::Questions;
 use server::serve::{self, Options};
 use server::settings;
+use server::token_uses;
 use server::tokens::{self, Grant, Token};
 use store::{Forget, Forgotten};
+
+/// Writes a line to standard error. Not as `eprintln!` does it, which panics where nobody reads.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _ = writeln!(io::stderr(), $($text)*);
+    }};
+}
 
 /// Stores what the agents of a cluster send, and answers questions about it.
 #[derive(Parser)]
@@ -172,13 +182,17 @@ struct Serve {
 
 #[derive(Subcommand)]
 enum TokenCommand {
-    /// Make a token for the agent of one host, or for a user; it is shown once
+    /// Make a token for the agent of a host, or for a user; it is shown once
+    #[command(after_help = "Examples:
+  jobglass-server token create --data /var/lib/jobglass --host n0001 >agent.token
+  jobglass-server token create --data /var/lib/jobglass --host 'n[0001-0128]'   # a line for each: host and token
+  jobglass-server token create --data /var/lib/jobglass --user alice --expires 2027-01-31T00:00:00Z")]
     #[command(group = clap::ArgGroup::new("whom").required(true))]
     Create {
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
-        /// The host the token may speak for
-        #[arg(long, value_name = "NAME", group = "whom")]
+        /// The host the token may speak for; a list such as n[0001-0128] makes a token for each
+        #[arg(long, value_name = "HOSTS", group = "whom")]
         host: Option<String>,
         /// The user who may ask with it; what they see and may do is up to their role
         #[arg(long, value_name = "NAME", group = "whom")]
@@ -187,7 +201,7 @@ enum TokenCommand {
         #[arg(long, value_name = "TIME")]
         expires: Option<Timestamp>,
     },
-    /// Show all tokens, without their secrets
+    /// Show all tokens, without their secrets, and when each was last used
     List {
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
@@ -220,7 +234,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("jobglass-server: {error:#}");
+            say!("jobglass-server: {error:#}");
             ExitCode::from(2)
         }
     }
@@ -229,8 +243,9 @@ fn main() -> ExitCode {
 fn run(arguments: Serve) -> anyhow::Result<()> {
     let filter =
         tracing_subscriber::EnvFilter::try_from_env("JOBGLASS_LOG").unwrap_or_else(|_| "info".into());
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    // What cannot be written to a log that nobody reads is no reason to end.
+    let log = log.log_internal_errors(false);
     if arguments.log_json {
         log.json().init()
     } else {
@@ -267,8 +282,8 @@ fn run(arguments: Serve) -> anyhow::Result<()> {
 
 /// Says how far a long task is, on a terminal only.
 fn show_progress(bytes: u64) {
-    if std::io::stderr().is_terminal() {
-        eprint!("\r{} MB", bytes / 1_000_000);
+    if io::stderr().is_terminal() {
+        let _ = write!(io::stderr(), "\r{} MB", bytes / 1_000_000);
     }
 }
 
@@ -279,13 +294,13 @@ fn backup(data: &Path, target: &Path) -> anyhow::Result<()> {
     else {
         bail!("the server gives another answer than was asked for: is it of another version?");
     };
-    eprintln!("jobglass-server: {} MB in {}", bytes / 1_000_000, target.display());
+    say!("jobglass-server: {} MB in {}", bytes / 1_000_000, target.display());
     Ok(())
 }
 
 fn restore(from: &Path, data: &Path) -> anyhow::Result<()> {
     backup::restore(from, data)?;
-    eprintln!("jobglass-server: restored into {}", data.display());
+    say!("jobglass-server: restored into {}", data.display());
     Ok(())
 }
 
@@ -301,7 +316,7 @@ fn forget(data: &Path, user: Option<String>, before: Option<Timestamp>) -> anyho
         bail!("the server gives another answer than was asked for: is it of another version?");
     };
     let Forgotten { processes, shared } = forgotten;
-    eprintln!(
+    say!(
         "jobglass-server: deleted {processes} rows of processes, and {shared} of what only they referred to"
     );
     Ok(())
@@ -327,22 +342,29 @@ fn agents(switch: Switch, data: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write the settings in {}", data.display()))
 }
 
-#[expect(clippy::print_stdout, reason = "what was asked for")]
+/// Prints what was asked for. Whoever leaves before the end has read enough.
+#[allow(clippy::disallowed_methods, reason = "it is this command's own")]
+fn print(text: &str) -> io::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
 fn token(command: TokenCommand) -> anyhow::Result<()> {
     match command {
         TokenCommand::Create { data, host, user, expires } => {
             let (path, _) = load(&data)?;
-            let grant = match (host, user) {
-                (Some(host), _) => Grant::Node { host },
-                (None, Some(user)) => Grant::User { user },
+            print(&match (host, user) {
+                (Some(list), _) => node_tokens(&path, &list, expires)?,
+                (None, Some(user)) => tokens::add(&path, Grant::User { user }, expires)? + "\n",
                 (None, None) => bail!("--host or --user is missing"),
-            };
-            println!("{}", tokens::add(&path, grant, expires)?);
+            })?;
         }
         TokenCommand::List { data } => {
-            for token in load(&data)?.1 {
-                println!("{}", line(&token));
-            }
+            let uses = token_uses::load(&data);
+            let rows = load(&data)?.1.into_iter().map(|token| row(&token, uses.get(&token.id)));
+            print(&table(["TOKEN", "GOOD FOR", "STATE", "CREATED", "LAST USED"], rows.collect()))?;
         }
         TokenCommand::Revoke { data, id } => {
             let (path, mut known) = load(&data)?;
@@ -356,6 +378,22 @@ fn token(command: TokenCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A token for each host of a list: alone where there is one, else each behind its host.
+fn node_tokens(path: &Path, list: &str, expires: Option<Timestamp>) -> anyhow::Result<String> {
+    let mut hosts = hostlist::expand(list).with_context(|| format!("--host {list:?} is no list of hosts"))?;
+    let mut known = HashSet::new();
+    hosts.retain(|host| known.insert(host.clone()));
+    if hosts.is_empty() {
+        bail!("--host {list:?} names no host");
+    }
+    let grants = hosts.iter().map(|host| Grant::Node { host: host.clone() }).collect();
+    let secrets = tokens::add_all(path, grants, expires)?;
+    Ok(match &secrets[..] {
+        [secret] => format!("{secret}\n"),
+        _ => hosts.iter().zip(&secrets).map(|(host, secret)| format!("{host} {secret}\n")).collect(),
+    })
+}
+
 fn load(data: &Path) -> anyhow::Result<(PathBuf, Vec<Token>)> {
     let path = data.join(tokens::FILE);
     if !path.exists() {
@@ -365,7 +403,19 @@ fn load(data: &Path) -> anyhow::Result<(PathBuf, Vec<Token>)> {
     Ok((path, known))
 }
 
-fn line(token: &Token) -> String {
+/// Columns below their headers.
+fn table<const N: usize>(headers: [&str; N], rows: Vec<[String; N]>) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(headers.map(str::to_owned)).chain(rows).collect();
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+fn row(token: &Token, last_use: Option<&Timestamp>) -> [String; 5] {
     let grant = match &token.grant {
         Grant::Admin => "admin".to_owned(),
         Grant::Ingest => "ingest from this machine".to_owned(),
@@ -377,5 +427,6 @@ fn line(token: &Token) -> String {
         (None, Some(time)) => format!("until {time:.0}"),
         (None, None) => "valid".to_owned(),
     };
-    format!("{:<8} {grant:<28} {state}", token.id)
+    let last_use = last_use.map_or("never".to_owned(), |time| format!("{time:.0}"));
+    [token.id.clone(), grant, state, format!("{:.0}", token.created), last_use]
 }

@@ -154,6 +154,9 @@ pub async fn remove_note(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct WhichCases {
+    /// The one with this number.
+    #[param(value_type = Option<u64>, maximum = 4_294_967_295_u64)]
+    number: Option<u32>,
     /// About this user.
     user: Option<String>,
     /// Because of this job.
@@ -179,10 +182,11 @@ pub async fn cases(
     State(app): State<Arc<App>>,
     query: Asked<WhichCases>,
 ) -> Result<Part, ApiError> {
-    let WhichCases { user, job, by, text, open, limit, after } = asked(query)?;
+    let WhichCases { number, user, job, by, text, open, limit, after } = asked(query)?;
     let (part, limit) = Numbered { limit, after }.part()?;
     [&user, &job, &by, &text].into_iter().flatten().try_for_each(|text| check_text(text))?;
-    let which = Cases { number: None, user, job, by, text, is_open: open, part };
+    let number = number.map(u64::from);
+    let which = Cases { number, user, job, by, text, is_open: open, part };
     let rows = ask(&app, &asker.sight, move |reader| reader.cases(&which)).await?;
     Ok(numbered(rows, "case", limit))
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use store::query::page;
 use store::sight::Sight;
-use store::{After, Filter, GroupBy, Listed, Per, Rule};
+use store::{After, Filter, GroupBy, Listed, Per, Rule, UnknownNode};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use crate::app::App;
@@ -38,10 +38,13 @@ pub struct Which {
     user: Option<String>,
     /// A pattern for the path, or for its last part if there is no `/` in it.
     exe: Option<String>,
-    /// A host, or a node of the batch system.
+    /// A host, or a node of the batch system: a name, a list `n[01-04]`, or a pattern `n*`.
     host: Option<String>,
     #[param(value_type = Option<u64>, maximum = 4_294_967_295_u64)]
     pid: Option<u32>,
+    /// Only what ended with an exit code other than 0, or by a signal.
+    #[serde(default)]
+    failed: bool,
     /// Whatever ran at this time or later.
     #[param(value_type = Option<String>, format = DateTime)]
     since: Option<Timestamp>,
@@ -64,6 +67,7 @@ impl Which {
             check_text(text)?;
         }
         self.exe.as_deref().map_or(Ok(()), check_glob)?;
+        self.host.as_deref().map(named_nodes).transpose()?;
         let after = self.after.as_deref().map(|text| place(text, places)).transpose()?;
         let filter = Filter {
             cluster: self.cluster,
@@ -72,6 +76,7 @@ impl Which {
             exe: self.exe,
             host: self.host,
             pid: self.pid,
+            is_failed: self.failed,
             since_ns: self.since.map(nanos),
             until_ns: self.until.map(nanos),
             limit: Some(limit + 1),
@@ -126,6 +131,22 @@ pub fn check_text(text: &str) -> Result<(), ApiError> {
 pub fn check_glob(text: &str) -> Result<(), ApiError> {
     check_text(text)?;
     Pattern::of_glob(text).check().map_err(|error| ApiError::BadRequest(error.to_string()))
+}
+
+/// Nodes: a name, a list as Slurm writes it, or a pattern.
+pub fn named_nodes(text: &str) -> Result<store::Nodes, ApiError> {
+    check_text(text)?;
+    store::Nodes::parse(text).map_err(|error| ApiError::BadRequest(error.to_string()))
+}
+
+/// Nothing was found on these nodes: is there one of the name at all?
+pub async fn check_known(app: &Arc<App>, asker: &Asker, nodes: Option<store::Nodes>) -> Result<(), ApiError> {
+    let Some(nodes) = nodes else { return Ok(()) };
+    let unknown = ask(app, &asker.sight, move |reader| reader.unknown_node(&nodes)).await?;
+    unknown.map_or(Ok(()), |UnknownNode { name, nearest }| {
+        let meant = nearest.map_or(String::new(), |nearest| format!("; is it `{nearest}`?"));
+        Err(ApiError::BadRequest(format!("no node `{name}` is known here{meant}")))
+    })
 }
 
 /// Rows, and whether there are more than were asked for.
@@ -184,7 +205,12 @@ pub async fn processes(
 ) -> Result<Part, ApiError> {
     let (filter, limit) = asked(query)?.filter(3)?;
     let filter = Filter { limit: Some(limit), ..filter };
-    Ok(Part(ask(&app, &asker.sight, move |reader| reader.processes(&filter)).await?))
+    let nodes = filter.host.as_deref().filter(|_| filter.after.is_none()).map(named_nodes).transpose()?;
+    let found = ask(&app, &asker.sight, move |reader| reader.processes(&filter)).await?;
+    if found.is_empty() {
+        check_known(&app, &asker, nodes).await?;
+    }
+    Ok(Part(found))
 }
 
 /// Programs, those that ran most first.
@@ -288,7 +314,7 @@ pub struct Uses {
 pub async fn uses(asker: Asker, State(app): State<Arc<App>>, query: Asked<Uses>) -> Result<Part, ApiError> {
     let Uses { pattern, group_by, cluster, job, user, exe, host, since, until, limit, after } = asked(query)?;
     check_glob(&pattern)?;
-    let which = Which { cluster, job, user, exe, host, pid: None, since, until, limit, after };
+    let which = Which { cluster, job, user, exe, host, pid: None, failed: false, since, until, limit, after };
     let (filter, limit) = which.filter(1)?;
     let after = filter.after.clone();
     let rows = ask(&app, &asker.sight, move |reader| reader.uses(&pattern, group_by.into(), &filter)).await?;
@@ -412,9 +438,13 @@ pub async fn nodes(
     query: Asked<Nodes>,
 ) -> Result<Json<Rows>, ApiError> {
     let Nodes { host } = asked(query)?;
-    host.as_deref().map_or(Ok(()), check_text)?;
-    let now = now_ns();
-    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.nodes(host.as_deref(), now)).await?, u64::MAX))
+    let nodes = host.as_deref().map(named_nodes).transpose()?;
+    let (which, now) = (nodes.clone(), now_ns());
+    let rows = ask(&app, &asker.sight, move |reader| reader.nodes(which.as_ref(), now)).await?;
+    if rows.is_empty() {
+        check_known(&app, &asker, nodes).await?;
+    }
+    Ok(Rows::new(rows, u64::MAX))
 }
 
 /// The batch jobs that run now, by their last readings: what they use of what they reserved.
@@ -552,7 +582,7 @@ pub async fn whoami(asker: Asker) -> Json<Value> {
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, crate::account::account, crate::measure::measure, crate::site::tell, crate::site::site, crate::jobs::jobs, crate::jobs::columns, crate::jobs::export, crate::tags::list, crate::searches::list, crate::searches::save, crate::searches::forget, crate::own_tags::declare, crate::own_tags::retire, crate::tags::count, crate::tags::explain, crate::tags::trial, crate::tags::begin_run, crate::tags::last_run, crate::tags::software_tags, crate::tags::tag_software, crate::assign::assign, crate::opinions::opine, crate::opinions::opinions, crate::notes::notes, crate::notes::add_note, crate::notes::remove_note, crate::notes::cases, crate::notes::open_case, crate::notes::add_to_case, crate::proposals::proposals, crate::proposals::propose, crate::proposals::decide, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules, whoami,
+    paths(crate::ingest::ingest, crate::account::account, crate::measure::measure, crate::site::tell, crate::site::site, crate::site::describe, crate::site::descriptions, crate::jobs::jobs, crate::jobs::columns, crate::jobs::export, crate::tags::list, crate::searches::list, crate::searches::save, crate::searches::forget, crate::own_tags::declare, crate::own_tags::retire, crate::tags::count, crate::tags::explain, crate::tags::trial, crate::tags::begin_run, crate::tags::last_run, crate::tags::software_tags, crate::tags::tag_software, crate::assign::assign, crate::opinions::opine, crate::opinions::opinions, crate::notes::notes, crate::notes::add_note, crate::notes::remove_note, crate::notes::cases, crate::notes::open_case, crate::notes::add_to_case, crate::proposals::proposals, crate::proposals::propose, crate::proposals::decide, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules, whoami,
         crate::wishes::rate, crate::wishes::set_rate, crate::wishes::remove_rate, crate::wishes::wishes),
     components(schemas(Rows, Checked, crate::wishes::NewRate, crate::notes::NewNote, crate::notes::NewCase, crate::notes::CaseNews, crate::proposals::NewProposal, crate::proposals::NewDecision, crate::searches::NewSearch, crate::own_tags::NewTag)),
     modifiers(&Tokens)

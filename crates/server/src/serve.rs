@@ -87,6 +87,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let judging = judging::start(committer.clone())?;
     let rules_watch = rules_watch::start(site_path(options), store.clone(), committer.clone())?;
     let tokens = Tokens::open(&data.path)?;
+    let token_uses = tokens.uses.clone().start_keeping()?;
     let tls =
         options.tls.as_ref().map(|(certificate, key)| Tls::open(certificate, key)).transpose()?.map(Arc::new);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -117,6 +118,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     });
     // Requests that did not end in time are dropped here.
     runtime.shutdown_timeout(Duration::from_secs(1));
+    token_uses.stop();
     rules_watch.stop();
     judging.stop();
     summaries.stop();

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
 use jiff::Timestamp;
 use record::accounting::TimeLimit;
-use record::site::SiteData;
+use record::site::{Description, SiteData};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
@@ -59,6 +61,34 @@ fn decode(body: &[u8]) -> Result<SiteData, ApiError> {
         return Err(bad("a time is out of range".into()));
     }
     Ok(site)
+}
+
+/// Keeps a cluster as ClusterCockpit describes it, its `cluster.json` as it is, in place of the one before. The body is one record as CBOR.
+#[utoipa::path(put, path = "/api/v1/site/descriptions", security(("token" = [])),
+    request_body(content = Vec<u8>, content_type = "application/cbor"),
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 413), (status = 503)))]
+pub async fn describe(_: Admin, State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, ApiError> {
+    let Received { bytes, room } = body::read(body, app.limits, &app.bodies.of_importers).await?;
+    let kept = tokio::task::spawn_blocking(move || {
+        let of: Description = minicbor::decode(&bytes)
+            .map_err(|error| ApiError::BadRequest(format!("no description of a cluster: {error}")))?;
+        check_text(&of.cluster)?;
+        app.committer.check_disk()?;
+        app.committer.perform(move |writer| writer.keep_description(&of, nanos(Timestamp::now())))??;
+        Ok(json!({}))
+    });
+    let kept = kept.await;
+    drop(room);
+    kept.map_err(|_| ApiError::Internal("the description could not be stored"))?.map(Json)
+}
+
+/// Clusters as they were described, as a CBOR array.
+#[utoipa::path(get, path = "/api/v1/site/descriptions", security(("token" = [])),
+    responses((status = 200, body = Vec<u8>, content_type = "application/cbor"), (status = 401), (status = 403)))]
+pub async fn descriptions(asker: Asker, State(app): State<Arc<App>>) -> Result<impl IntoResponse, ApiError> {
+    let found = ask(&app, &asker.sight, |reader| reader.descriptions()).await?;
+    let body = minicbor::to_vec(&found).map_err(|_| ApiError::Internal("the clusters cannot be written"))?;
+    Ok(([(header::CONTENT_TYPE, "application/cbor")], body))
 }
 
 /// What is asked for.

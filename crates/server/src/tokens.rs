@@ -18,6 +18,8 @@ use record::bytes::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::token_uses::Uses;
+
 /// The file's name in the data directory.
 pub const FILE: &str = "tokens.json";
 
@@ -73,6 +75,7 @@ struct Content {
 pub struct Tokens {
     path: PathBuf,
     read: Mutex<Read>,
+    pub uses: Arc<Uses>,
 }
 
 #[derive(Default)]
@@ -84,7 +87,8 @@ struct Read {
 impl Tokens {
     /// The tokens in `dir`; an absent file has none.
     pub fn open(dir: &Path) -> io::Result<Tokens> {
-        let tokens = Tokens { path: dir.join(FILE), read: Mutex::default() };
+        let uses = Arc::new(Uses::open(dir));
+        let tokens = Tokens { path: dir.join(FILE), read: Mutex::default(), uses };
         load(&tokens.path)?;
         Ok(tokens)
     }
@@ -99,6 +103,7 @@ impl Tokens {
         if token.expires.is_some_and(|expires| expires <= now) {
             return Err(Refused::Expired);
         }
+        self.uses.note(&token.id, now);
         Ok(token)
     }
 
@@ -189,14 +194,22 @@ fn give_to_owner(file: &fs::File, path: &Path) -> io::Result<()> {
 
 /// Makes a token with the next free name and adds it to the file; returns the secret.
 pub fn add(path: &Path, grant: Grant, expires: Option<Timestamp>) -> io::Result<String> {
+    Ok(add_all(path, vec![grant], expires)?.concat())
+}
+
+/// Makes a token for each of these, all of them or none; returns the secrets in the same order.
+pub fn add_all(path: &Path, grants: Vec<Grant>, expires: Option<Timestamp>) -> io::Result<Vec<String>> {
     let _one = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut known = load(path)?;
     let last = known.iter().filter_map(|token| token.id.strip_prefix('t')?.parse::<u64>().ok()).max();
-    let id = format!("t{}", last.unwrap_or(0) + 1);
-    let (secret, token) = make(&id, grant, expires)?;
-    known.push(token);
+    let mut secrets = Vec::new();
+    for (number, grant) in (last.unwrap_or(0) + 1..).zip(grants) {
+        let (secret, token) = make(&format!("t{number}"), grant, expires)?;
+        known.push(token);
+        secrets.push(secret);
+    }
     save(path, known)?;
-    Ok(secret)
+    Ok(secrets)
 }
 
 /// Of two who add a token at the same time, one would be forgotten.

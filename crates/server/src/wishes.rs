@@ -24,11 +24,14 @@ use crate::body;
 use crate::error::ApiError;
 use crate::job_rates::{Kept, NotKept};
 use crate::read::{Asked, Rows, Where, asked};
+use crate::readers::ask;
 
 /// A request to change a rate is no longer than this.
 pub const BODY_MAX: usize = 16 * 1024;
 /// A rate is not finer than a millisecond and not coarser than a day; each site has a finest of its own.
 const EVERY_MS: std::ops::RangeInclusive<u64> = 1..=86_400_000;
+/// What agents are configured with unless a site says otherwise (`sampling.least_every_seconds`): they read no job more often.
+const USUAL_FLOOR_MS: u64 = 1000;
 /// Who asks, by their own word.
 const WHO_MAX: usize = 200;
 
@@ -129,25 +132,29 @@ pub async fn rate(
     Ok(Rows::new(rates.iter().map(row).collect(), u64::MAX))
 }
 
-/// Reads a job at another rate, for a while. The answer comes when it is durable; agents hear it with their next request.
+/// Reads a job at another rate, for a while. The answer comes when it is durable; agents hear it with their next request. It has what may
+/// be wrong with the wish: `is_known` says whether anything is known of the job, `usual_floor_s` how often agents read at most.
 #[utoipa::path(put, path = "/api/v1/jobs/{id}/rate", params(("id" = String, Path)), security(("token" = [])),
     request_body = NewRate,
-    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403), (status = 413)))]
+    responses((status = 200, body = Object), (status = 400), (status = 401), (status = 403), (status = 413)))]
 pub async fn set_rate(
     Admin(asker): Admin,
     State(app): State<Arc<App>>,
     id: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Rows>, ApiError> {
+) -> Result<Json<Value>, ApiError> {
     let body = body::small(body, BODY_MAX)?;
     let new: NewRate =
         serde_json::from_slice(&body).map_err(|error| ApiError::BadRequest(format!("no rate: {error}")))?;
     let now = Timestamp::now();
     let kept = new.keep(job_name(id)?, asker.name, now)?;
     tracing::info!(job = kept.job, every_ms = kept.every_ms, until = %kept.until, by = kept.set_by, who = kept.who, "rate");
-    let rows = vec![row(&kept)];
+    let (job, row) = (kept.job.clone(), row(&kept));
+    // A wish is taken whether or not the store has time for a question about it.
+    let is_known = ask(&app, &asker.sight, move |reader| reader.knows_job(&job)).await.ok();
     on_disk(move || app.job_rates.set(kept, now)).await??;
-    Ok(Rows::new(rows, u64::MAX))
+    let floor_s = USUAL_FLOOR_MS as f64 / 1e3;
+    Ok(Json(json!({"rows": [row], "more": false, "is_known": is_known, "usual_floor_s": floor_s})))
 }
 
 /// Reads a job as usual again; the answer has how many rates it had.

@@ -4,6 +4,7 @@ mod common;
 
 use common::Server;
 use record::accounting::{Accounting, JOBS_MAX};
+use record::site::Description;
 use serde_json::{Value, json};
 
 fn job(number: u64) -> Accounting {
@@ -59,4 +60,34 @@ fn jobs_are_kept_once_and_what_is_wrong_is_said() {
         assert!(status == 400 && answer.to_string().contains(said), "{said}: {status} {answer}");
     }
     assert!(!server.stop().contains("ERROR"));
+}
+
+#[test]
+fn a_description_of_a_cluster_is_kept_as_it_is_and_replaced() {
+    let server = Server::start(&[]);
+    let (admin, ingest) = (server.token("admin"), server.token("ingest"));
+    let url = format!("http://{}/api/v1/site/descriptions", server.address);
+    let agent =
+        ureq::Agent::new_with_config(ureq::config::Config::builder().http_status_as_error(false).build());
+    let put = |body: &[u8], token: &str| {
+        let request = agent.put(&url).header("authorization", format!("Bearer {token}"));
+        request.header("content-type", "application/cbor").send(body).unwrap().status().as_u16()
+    };
+    let described = || -> Vec<Description> {
+        let request = agent.get(&url).header("authorization", format!("Bearer {admin}"));
+        minicbor::decode(&request.call().unwrap().body_mut().read_to_vec().unwrap()).unwrap()
+    };
+    let of = |cluster: &str, text: &str| Description { cluster: cluster.into(), text: text.into() };
+    let body = |of: &Description| minicbor::to_vec(of).unwrap();
+    assert_eq!(described(), []);
+    for (of, token, status) in [
+        (of("b", "{}"), &admin, 200),
+        (of("a", "{\"x\":  1.50}\n"), &admin, 200),
+        (of("b", "{\"y\": 2}"), &admin, 200),
+        (of("b", "of somebody else"), &ingest, 403),
+    ] {
+        assert_eq!(put(&body(&of), token), status, "{of:?}");
+    }
+    assert_eq!(put(b"not CBOR", &admin), 400);
+    assert_eq!(described(), [of("a", "{\"x\":  1.50}\n"), of("b", "{\"y\": 2}")]);
 }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +17,7 @@ use common::cluster::{Cluster, SECOND, SITE};
 use common::{Server, batch, gap, image};
 use record::accounting::Accounting;
 use record::batch::MEDIA_TYPE;
-use record::entry::Entry;
+use record::entry::{Entry, Object, ObjectList, Place};
 use serde_json::Value;
 
 /// Others wait at most so many times as long as on a quiet server, and this is not worth measuring.
@@ -287,6 +288,17 @@ fn all_parts(server: &Server, path: &str, token: &str) -> (Vec<Value>, usize) {
     }
 }
 
+/// What follows of the head of an answer.
+fn head(mut stream: &TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    String::from_utf8(head).unwrap().to_lowercase()
+}
+
 #[test]
 fn answers_that_nobody_reads_are_bounded() {
     const ROWS: u64 = 100_000;
@@ -329,13 +341,96 @@ fn answers_that_nobody_reads_are_bounded() {
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).unwrap();
         assert!(answer.starts_with(b"HTTP/1.1 200") || answer.starts_with(b"HTTP/1.1 429"), "{answer:?}");
+        // It was complete when this was written.
+        assert!(head(stream).contains("content-length: "));
     }
     let (status, answer) = server.get("/api/v1/processes", Some(&otto)).unwrap();
     assert_eq!(status, 200, "others are answered meanwhile: {answer}");
+    // What is sent has no reader any more: there is one for the same user's next question.
+    let (status, answer) = server.get("/api/v1/processes?limit=1", Some(&eve)).unwrap();
+    assert_eq!(status, 200, "so is the same user: {answer}");
     let (busy, now) = (memory(&server, "VmHWM"), memory(&server, "VmRSS"));
     eprintln!("MiB: {quiet} at most with one reader, {busy} with 12 that do not read, {now} now");
     assert!(busy < quiet + 300 && busy < MOST_MIB, "{quiet} MiB, then {busy} MiB");
     drop(asked);
+}
+
+/// A few rows are large when each names all libraries of its process.
+#[test]
+fn parts_of_a_list_are_bounded_in_bytes_whatever_a_row_holds() {
+    const ROWS: u64 = 150;
+    let server = Server::start(&[]);
+    let (eve, ingest) = (server.command(&["token", "create", "--user", "eve"]), server.token("ingest"));
+    let program = |number: u64| {
+        let mut entry = image("eve", number as u32, 1_700_000_000_000_000_000);
+        if let Entry::Image(image) = &mut entry {
+            image.objects = Some(1);
+        }
+        entry
+    };
+    let entries: Vec<Entry> = std::iter::once(libraries(1, 2000)).chain((1..=ROWS).map(program)).collect();
+    assert_eq!(server.post(&batch("n1", 1, &entries), &ingest, &[]).0, 200);
+    let (rows, parts) = all_parts(&server, "/api/v1/processes?limit=1000", &eve);
+    let pids: BTreeSet<u64> = rows.iter().map(|row| row["pid"].as_u64().unwrap()).collect();
+    assert!(pids.into_iter().eq(1..=ROWS), "each process once");
+    assert!(rows.iter().all(|row| row["objects"].as_array().map(Vec::len) == Some(2000)));
+    assert!((4..40).contains(&parts), "{parts} parts");
+}
+
+/// A list of so many libraries.
+fn libraries(id: u64, count: usize) -> Entry {
+    let object = |number: usize| Object {
+        path: format!("/lib/{id}/{number:0100}").into_bytes().into(),
+        build_id: None,
+        signature: None,
+        file: None,
+        claimed: false,
+    };
+    Entry::Objects(ObjectList { id, objects: (0..count).map(object).collect() })
+}
+
+/// What ran in a job comes in one answer: of a job with very much to tell, the first processes.
+#[test]
+fn what_a_job_tells_is_bounded_in_bytes() {
+    const ROWS: u64 = 400;
+    const MOST: u64 = 40 << 20;
+    let server = Server::start(&["--host-rate", "100000", "--host-burst", "100000"]);
+    let (eve, ingest) = (server.command(&["token", "create", "--user", "eve"]), server.token("ingest"));
+    let mut number = 1;
+    let mut send = |entries: &[Entry]| {
+        let (status, answer) = server.post(&batch("n1", number, entries), &ingest, &[]);
+        assert_eq!(status, 200, "{answer}");
+        number += entries.len() as u64;
+    };
+    let program = |pid: u64, job: &str| {
+        let mut entry = image("eve", pid as u32, 1_700_000_000_000_000_000 + pid);
+        let Entry::Image(image) = &mut entry else { unreachable!() };
+        image.place = Place { cluster: Some("tiny".into()), job: Some(job.into()), ..Place::default() };
+        match job {
+            // One environment, of which each process has a copy in the answer.
+            "1" => image.env = Some(vec![[b"OMP_X=", &[b'x'; 120_000][..]].concat().into()]),
+            _ => image.objects = Some(pid),
+        }
+        entry
+    };
+    for first in (1..=ROWS).step_by(40) {
+        let pids = first..first + 40;
+        send(&pids.clone().map(|pid| program(pid, "1")).collect::<Vec<_>>());
+        send(&pids.flat_map(|pid| [libraries(pid, 700), program(pid, "2")]).collect::<Vec<_>>());
+    }
+    for job in ["1", "2"] {
+        let request = Server::agent().get(format!("http://{}/api/v1/jobs/{job}", server.address));
+        let mut answer = request.header("authorization", format!("Bearer {eve}")).call().unwrap();
+        assert_eq!(answer.status(), 200);
+        let bounded = answer.body_mut().with_config().limit(MOST).read_to_vec();
+        let bytes = bounded.unwrap_or_else(|error| panic!("job {job}: {error}"));
+        let answer: Value = serde_json::from_slice(&bytes).unwrap();
+        let told = answer["processes"].as_array().unwrap().len();
+        assert!((50..ROWS as usize).contains(&told), "job {job}: {told} processes");
+        assert_eq!(answer["rows"], ROWS, "how many there are is said");
+        let (rows, _) = all_parts(&server, &format!("/api/v1/processes?job={job}&limit=1000"), &eve);
+        assert_eq!(rows.len() as u64, ROWS);
+    }
 }
 
 #[test]

@@ -90,7 +90,23 @@ fn questions() -> Vec<String> {
     for by in ["job", "user", "program", "library"] {
         all.push(format!("/api/v1/uses?pattern=libzora*&group_by={by}"));
     }
-    for by in ["cluster", "user", "project", "partition", "state", "day", "hour", "weekday"] {
+    let groups = [
+        "cluster",
+        "user",
+        "project",
+        "partition",
+        "state",
+        "name",
+        "node",
+        "program",
+        "tag",
+        "month",
+        "week",
+        "day",
+        "hour",
+        "weekday",
+    ];
+    for by in groups {
         all.push(format!("/api/v1/jobs?group_by={by}"));
     }
     all.push("/api/v1/jobs?columns=job,tags".to_owned());

@@ -2,14 +2,18 @@
 -- times larger than what was measured of it, and rows with five hundred empty columns take four times as long to write.
 -- id is a hash of cluster, number and time of submission: a job that is queued again is another one, with the same number.
 -- NULL is unknown, or not yet.
+-- source: NULL is its batch system, 'monitoring' another system that has a record of it, 'both' what both say.
 CREATE TABLE accounting (
     id UBIGINT NOT NULL,
     cluster VARCHAR,
+    source VARCHAR,
     job VARCHAR,
     shown VARCHAR NOT NULL,
     array_job UBIGINT,
     array_task UBIGINT,
     array_waiting VARCHAR,
+    -- As how many jobs it counts: the tasks of an array that wait together. Null is one.
+    waiting_tasks UBIGINT,
     het_job UBIGINT,
     het_offset UBIGINT,
     sluid VARCHAR,
@@ -41,12 +45,16 @@ CREATE TABLE accounting (
     restarts UBIGINT,
     nodes UBIGINT,
     cores UBIGINT,
+    requested_nodes UBIGINT,
     requested_cores UBIGINT,
+    requested_gpus UBIGINT,
+    -- Of the whole job; what was asked for per node, core or job is in the two behind it.
+    requested_memory UBIGINT,
+    requested_memory_each UBIGINT,
+    requested_memory_per VARCHAR,
     tasks UBIGINT,
     gpus UBIGINT,
     memory UBIGINT,
-    requested_memory UBIGINT,
-    requested_memory_per VARCHAR,
     requested VARCHAR,
     allocated VARCHAR,
     node_list VARCHAR,

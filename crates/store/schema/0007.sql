@@ -32,3 +32,10 @@ CREATE TABLE job_measure (
     readings UBIGINT,
     is_shared BOOLEAN
 );
+
+-- A cluster as ClusterCockpit describes it, as it is: only whoever takes jobs back there reads it.
+CREATE TABLE cluster_description (
+    cluster VARCHAR NOT NULL,
+    text VARCHAR NOT NULL,
+    told_ns BIGINT NOT NULL
+);

@@ -93,7 +93,11 @@ impl Writer {
         let transaction = self.connection.transaction()?;
         let rows = delete_series(&transaction, &COARSE, before_ns)?;
         // Values of others have no coarse form; they are kept as long.
-        transaction.execute("DELETE FROM measure WHERE time_ns < ? AND job IS NULL", params![before_ns])?;
+        let sql = "DELETE FROM measure WHERE time_ns < ? AND job IS NULL";
+        if transaction.execute(sql, params![before_ns])? > 0 {
+            upkeep::measures_deleted_before(&transaction, before_ns)?;
+            self.measured.deleted_before(before_ns);
+        }
         transaction.commit()?;
         Ok(rows)
     }

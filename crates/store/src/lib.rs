@@ -40,9 +40,11 @@ pub use digest::{Site, SiteError};
 pub use forget::{Forget, Forgotten};
 pub use intake::{Catalogue, PrepareError, Prepared, prepare};
 pub use job_rows::{Due, Summaries};
-pub use measures::{Bound, DueMeasures, Measured};
+pub use measures::{Arrived, Bound, DueMeasures, Late, Measured};
 pub use query::jobs;
-pub use query::{After, Filter, GroupBy, Listed, Per, Reader, Rule, Rules, Stop};
+pub use query::{
+    After, Filter, GroupBy, Listed, Nodes, NodesError, Per, Reader, Rule, Rules, Stop, UnknownNode,
+};
 pub use upkeep::{ROWS, Step};
 pub use write::{Applied, Writer};
 

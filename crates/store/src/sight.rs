@@ -117,6 +117,7 @@ const TABLES: &[(&str, Rows)] = &[
     ("node_now", Rows::Nobodys),
     ("partition_now", Rows::Nobodys),
     ("site_cluster", Rows::Nobodys),
+    ("cluster_description", Rows::Nobodys),
     ("site_node", Rows::Nobodys),
     ("site_partition", Rows::Nobodys),
     ("tag", Rows::Tags),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use digest::Site;
 use duckdb::types::Value as Sql;
-use duckdb::{Connection, ToSql};
+use duckdb::{Connection, ToSql, params};
 use record::accounting::TimeLimit;
-use record::site::{Association, Node, Partition, SiteData};
+use record::site::{Association, Description, Node, Partition, SiteData};
 
 use crate::StoreError;
 use crate::now;
@@ -34,6 +34,15 @@ impl Writer {
         transaction.commit()?;
         self.people.put(People::load(&self.connection, &self.site)?);
         self.declare_tags()
+    }
+
+    /// Keeps a description of a cluster in place of the one before.
+    pub fn keep_description(&mut self, of: &Description, now_ns: i64) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction()?;
+        transaction.execute("DELETE FROM cluster_description WHERE cluster = ?", [&of.cluster])?;
+        let sql = "INSERT INTO cluster_description VALUES (?, ?, ?)";
+        transaction.execute(sql, params![of.cluster, of.text, now_ns])?;
+        Ok(transaction.commit()?)
     }
 
     /// Tags, people and limits are as the site says now; the rest of what it says counts from the next start on. Nothing changes if its tags make no

@@ -23,6 +23,8 @@ pub(crate) const PLACES: i64 = 1 << 16;
 
 /// Series before this time are no longer whole: some of it was deleted.
 const DELETED_BEFORE: &str = "deleted_before_ns";
+/// The same of what other systems measured.
+const MEASURES_DELETED_BEFORE: &str = "measures_deleted_before_ns";
 
 /// What a step has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,8 +94,14 @@ pub(crate) fn load(connection: &Connection, name: &str) -> Result<Option<i64>, S
 
 /// Remembers a number instead of the one before.
 pub(crate) fn save(connection: &Connection, name: &str, value: i64) -> Result<(), StoreError> {
-    connection.execute("DELETE FROM upkeep WHERE name = ?", params![name])?;
+    clear(connection, name)?;
     connection.execute("INSERT INTO upkeep VALUES (?, ?)", params![name, value])?;
+    Ok(())
+}
+
+/// Forgets a number.
+pub(crate) fn clear(connection: &Connection, name: &str) -> Result<(), StoreError> {
+    connection.execute("DELETE FROM upkeep WHERE name = ?", params![name])?;
     Ok(())
 }
 
@@ -102,8 +110,22 @@ pub(crate) fn load_deleted(connection: &Connection) -> Result<Option<i64>, Store
     load(connection, DELETED_BEFORE)
 }
 
+/// Before which time values of other systems are no longer whole.
+pub(crate) fn load_measures_deleted(connection: &Connection) -> Result<Option<i64>, StoreError> {
+    load(connection, MEASURES_DELETED_BEFORE)
+}
+
 /// Remembers that something of the series before a time was deleted.
 pub(crate) fn deleted_before(connection: &Connection, time_ns: i64) -> Result<(), StoreError> {
-    let before = load(connection, DELETED_BEFORE)?.unwrap_or(i64::MIN);
-    save(connection, DELETED_BEFORE, before.max(time_ns))
+    save_last(connection, DELETED_BEFORE, time_ns)
+}
+
+/// Remembers that values of other systems before a time were deleted.
+pub(crate) fn measures_deleted_before(connection: &Connection, time_ns: i64) -> Result<(), StoreError> {
+    save_last(connection, MEASURES_DELETED_BEFORE, time_ns)
+}
+
+fn save_last(connection: &Connection, name: &str, time_ns: i64) -> Result<(), StoreError> {
+    let before = load(connection, name)?.unwrap_or(i64::MIN);
+    save(connection, name, before.max(time_ns))
 }

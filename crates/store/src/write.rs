@@ -44,8 +44,12 @@ pub struct Writer {
     pub(crate) newest_submit: i64,
     /// Whether there are accounts of jobs that were only measured.
     pub(crate) has_measured: bool,
+    /// Whether there are records of jobs that another may complete.
+    pub(crate) has_incomplete: bool,
     /// Jobs that are to be bound to what others measured.
     pub(crate) measured: measures::Pending,
+    /// What others measured, and was not searched for its jobs yet.
+    pub(crate) arriving: measures::Arriving,
     pub(crate) tags: Arc<tags::Shared>,
     pub(crate) people: Arc<people::Shared>,
     /// Those that have a tag, or cannot have one.
@@ -93,7 +97,9 @@ impl Writer {
             node_lists: HashSet::new(),
             newest_submit: i64::MIN,
             has_measured: false,
+            has_incomplete: false,
             measured: measures::Pending::default(),
+            arriving: measures::Arriving::default(),
             tags,
             people,
             partitions: HashSet::new(),
@@ -104,6 +110,7 @@ impl Writer {
         writer.renew_site()?;
         writer.declare_tags()?;
         writer.measured.load(&writer.connection, now_ns())?;
+        writer.arriving.load(&writer.connection)?;
         writer.load_streams()?;
         writer.merge_received()?;
         writer.load_shared(0)?;

@@ -1,10 +1,12 @@
 //! Jobs as their batch system accounts for them: each once, whatever is told, in whatever order and however often.
 
 use duckdb::Connection;
-use record::accounting::{Accounting, Exit, Other, Placed, State, Step, TimeLimit, Tres, Usage};
+use record::accounting::{
+    Accounting, Exit, MemoryPer, Other, Placed, RequestedMemory, State, Step, TimeLimit, Tres, Usage,
+};
 use record::bytes::Bytes;
 use record::measure::{Job, Measures, Point, Series, Told};
-use store::jobs::{Page, Which, column};
+use store::jobs::{JobsBy, Page, Which, column};
 use store::{Accounted, Accounts, Filter, Forget, Limits, Store, Writer};
 
 const SECOND: u64 = 1_000_000_000;
@@ -237,4 +239,92 @@ fn secrets_in_what_people_wrote_are_not_stored() {
         let leaks = format!("SELECT count(*) FROM {table} WHERE {table}::TEXT LIKE '%hunter2%'");
         assert_eq!(number(&dir, &leaks), 0, "{table}");
     }
+}
+
+/// Two jobs: an array of which three tasks wait, and one that runs.
+#[test]
+fn an_array_that_waits_counts_as_its_tasks() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let waits = |tasks: &str| Accounting {
+        shown: format!("7_[{tasks}]"),
+        array_job: Some(7),
+        array_waiting: Some(tasks.into()),
+        state: Some(State::Pending),
+        start: None,
+        cpus: None,
+        allocated: Vec::new(),
+        ..job("7", 10, None)
+    };
+    account(&mut writer, &[waits("1-3%2"), job("2", 20, None)]);
+    let count = || store.reader().unwrap().count_jobs(&Which::default()).unwrap();
+    assert_eq!(count(), 4);
+    let groups = store.reader().unwrap().group_jobs(&Which::default(), JobsBy::State, None).unwrap();
+    let jobs = |state: &str| {
+        let group = groups.iter().find(|group| group["state"] == state).unwrap();
+        (group["jobs"].as_u64().unwrap(), group["started"].as_u64().unwrap(), group["core_hours"].is_null())
+    };
+    assert_eq!(jobs("PENDING"), (3, 0, true));
+    assert_eq!(jobs("RUNNING").0, 1);
+    // One of them has begun, under another number.
+    account(&mut writer, &[waits("2-3%2"), job("9", 10, None)]);
+    assert_eq!(count(), 4);
+    // The last one keeps the number.
+    let last =
+        Accounting { shown: "7_3".into(), array_job: Some(7), array_task: Some(3), ..job("7", 10, None) };
+    account(&mut writer, &[last, job("8", 10, None)]);
+    assert_eq!(count(), 4);
+}
+
+#[test]
+fn what_was_requested_has_columns_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let list = |of: &[(&str, Option<&str>, u64)]| -> Vec<Tres> {
+        let tres = |(kind, name, count): &(&str, Option<&str>, u64)| Tres {
+            kind: (*kind).into(),
+            name: name.map(Into::into),
+            count: *count,
+        };
+        of.iter().map(tres).collect()
+    };
+    let waits = Accounting {
+        state: Some(State::Pending),
+        start: None,
+        cpus: None,
+        allocated: Vec::new(),
+        requested_cpus: Some(8),
+        requested_nodes: Some(2),
+        requested_memory: Some(RequestedMemory { bytes: 1 << 30, per: MemoryPer::Cpu }),
+        requested: list(&[("cpu", None, 8), ("gres", Some("gpu"), 4)]),
+        ..job("1", 10, None)
+    };
+    account(&mut writer, std::slice::from_ref(&waits));
+    let columns = [
+        "requested_cores",
+        "requested_nodes",
+        "requested_gpus",
+        "requested_memory",
+        "cores",
+        "nodes",
+        "gpus",
+    ];
+    let columns: Vec<_> = columns.iter().map(|name| column(name).unwrap().clone()).collect();
+    let page = Page { sort: columns[0].clone(), columns, is_ascending: false, limit: Some(1), after: None };
+    let rows = || store.reader().unwrap().jobs(&Which::default(), &page).unwrap().rows();
+    let number = |name: &str| rows()[0][name].as_u64();
+    assert_eq!(
+        ["requested_cores", "requested_nodes", "requested_gpus"].map(number),
+        [Some(8), Some(2), Some(4)]
+    );
+    assert_eq!(number("requested_memory"), Some(8 << 30));
+    assert_eq!(["cores", "nodes", "gpus"].map(number), [None, None, None]);
+    // It stays known when a text that says less comes later, and comes back as it was told.
+    account(&mut writer, &[job("1", 10, Some(50))]);
+    assert_eq!(
+        (number("requested_nodes"), number("requested_gpus"), number("cores")),
+        (Some(2), Some(4), Some(4))
+    );
+    let exported = store.reader().unwrap().export(&Which::default(), None, 10).unwrap().remove(0).job;
+    assert_eq!((exported.requested_memory, exported.requested_nodes), (waits.requested_memory, Some(2)));
 }

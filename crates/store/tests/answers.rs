@@ -263,7 +263,7 @@ fn a_question_can_be_ended_while_it_is_asked() {
     drop(connection);
     let store = Store::open(dir.path(), &Limits::default()).unwrap();
     let reader = store.reader().unwrap();
-    let ask = || reader.group_jobs(&store::jobs::Which::default(), store::jobs::JobsBy::User);
+    let ask = || reader.group_jobs(&store::jobs::Which::default(), store::jobs::JobsBy::User, None);
     assert_eq!(ask().unwrap().len(), 1000);
     let stop = reader.stop();
     let is_answered = AtomicBool::new(false);

@@ -383,7 +383,7 @@ fn tags_are_counted() {
     let by_user = reader.count_tags(&Which::default(), TagsBy::named("user").unwrap()).unwrap();
     let row = by_user.iter().find(|row| row["tag"] == "job_partition a").unwrap();
     assert_eq!((&row["user"], &row["jobs"]), (&"alice".into(), &46.into()));
-    let by_month = reader.count_tags(&Which::default(), TagsBy::Month).unwrap();
+    let by_month = reader.count_tags(&Which::default(), TagsBy::named("month").unwrap()).unwrap();
     assert_eq!(by_month[0]["month"], "2027-01");
     assert!(TagsBy::named("moon").is_none());
 }

@@ -182,7 +182,7 @@ fn a_job_has_its_nodes_and_cards_while_it_was_there() {
         cards.iter().filter(|(name, _)| name == card).map(|(_, value)| *value).collect::<Vec<_>>()
     };
     assert_eq!((of("GPU-n1"), of("GPU-n2")), (vec![10.0, 20.0, 31.0], vec![10.0, 20.0, 31.0]));
-    assert!(series("node_load").iter().all(|(_, load)| *load == 150.0) && series("card_power").is_empty());
+    assert!(series("node_load").iter().all(|(_, load)| *load == 1.5) && series("card_power").is_empty());
     summarise(&mut writer, &reader, 40);
     let row = reader.job_row("17").unwrap().unwrap();
     assert_eq!((&row["node_ib_sent_avg"], row.get("node_load_last")), (&json!(50.0), None));

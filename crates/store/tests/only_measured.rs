@@ -17,7 +17,7 @@ use store::query::notes::Notes;
 use store::query::tags::Explain;
 use store::sight::Sight;
 use store::tags::{Assignment, PIECE};
-use store::{Accounts, Filter, Limits, Site, Store, Writer, prepare};
+use store::{Accounts, Filter, Limits, Nodes, Site, Store, Writer, prepare};
 
 /// In 2100: a writer that is opened takes the time of now, which must not be later.
 const START: u64 = 4_102_473_600 * SECOND;
@@ -168,7 +168,7 @@ fn what_was_only_measured_is_a_job_like_others() {
         machine.listed(&Which::default()),
         [row("17", Some("RUNNING"), "n1"), row("18", Some("RUNNING"), "n[1-2]")]
     );
-    let on = |node: &str| Which { node: Some(node.into()), ..Which::default() };
+    let on = |node: &str| Which { node: Some(Nodes::parse(node).unwrap()), ..Which::default() };
     assert_eq!((machine.listed(&on("n2")).len(), machine.listed(&on("n1")).len()), (1, 2));
     assert_eq!(machine.having(SINGLE), ["17"]);
     assert_eq!(machine.explained("17")["is_provisional"], true);

@@ -784,6 +784,41 @@ fn what_a_message_claims_is_not_what_the_kernel_reported() {
     }
 }
 
+/// Without the kernel's events an image ends with the next message of its process, with a message of another process
+/// of its number, or when somebody sees that it is gone: the descriptor it has passed is given back each time.
+#[test]
+fn without_kernel_events_descriptors_are_given_back_when_images_end() {
+    let (executes, another, gone) = (10, 11, 12);
+    let descriptors = Shares::new(32);
+    let mut world = World::new();
+    world.table.around.has_kernel = false;
+    let mut without_late = 0;
+    for round in 1..=20 {
+        world.proc_entry(executes, 1);
+        world.proc_entry(another, 1000 * round);
+        world.proc_entry(gone, 1000 * round);
+        for pid in [executes, another, gone] {
+            let time = round * 10 * SECOND + u64::from(pid);
+            let start = Start { time, exe: b"/a"[..].into(), ..Start::default() };
+            let held = descriptors.hold(7, 1).expect("descriptors of images that have ended");
+            let memory = Some((late_memory(&[(None, "/late.so")]), held));
+            let message = Message::Start(Box::new(start));
+            world.table.guest(FromGuest { memory, received: time, ..sent(pid, 7, message) });
+        }
+        world.table.gone(gone);
+        assert_eq!(descriptors.used(), 2, "those of the images that run, in round {round}");
+        let ended = world.ended();
+        without_late += ended.iter().filter(|finished| finished.image.late_objects.is_none()).count();
+    }
+    world.table.gone(executes);
+    world.table.gone(another);
+    assert_eq!(descriptors.used(), 0);
+    assert_eq!(
+        without_late, 19,
+        "only images that executed another program have not told their late objects"
+    );
+}
+
 /// A program that no guest speaks for, and that is gone at once, has what the kernel reported.
 #[test]
 fn a_program_without_a_guest_has_the_kernels_objects() {

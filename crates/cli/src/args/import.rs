@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Subcommand};
 
 use super::ServerArgs;
+use super::delimiter::Delimiter;
 use crate::ask::when;
 use crate::import_command::{Prefix, listen_address};
 
@@ -126,7 +127,7 @@ pub struct ImportCollectdArgs {
     /// Users and passwords, as collectd's AuthFile has them
     #[arg(long, value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
-    /// More types than those that are shipped with collectd
+    /// A site's own types; those of collectd's types.db 5.12 and later are known
     #[arg(long, value_name = "FILE")]
     pub types_db: Vec<PathBuf>,
     /// Take posts of write_http here, on loopback if there is no address
@@ -170,7 +171,7 @@ pub struct ImportInfluxArgs {
     /// Listen to packets here, on loopback if there is no address
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     pub listen: Option<SocketAddr>,
-    /// Take posts here, on loopback if there is no address: /write, /api/v2/write
+    /// Take posts here, plain or gzip, on loopback if there is no address: /write, /api/v2/write
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     pub http: Option<SocketAddr>,
     /// Posts must have the token in this file: Authorization: Token … or Bearer …
@@ -245,10 +246,13 @@ pub struct RejectsArgs {
     /// Keep lines that could not be read as they are in this file [default: jobglass-rejects.txt, or beside the state]
     #[arg(long, value_name = "FILE", help_heading = "Problems")]
     pub rejects: Option<PathBuf>,
-    /// Also take what can be understood all the same: a name with a delimiter or a line break in it, and the rest of a job with a
-    /// value that cannot be true. What sacct is asked for here is always taken so
+    /// Also take what can be understood all the same: a name with a delimiter or a line break in it, fields in quotes or with doubled
+    /// ones (as a spreadsheet writes them), and the rest of a job with a value that cannot be true. What sacct is asked for here is always taken so
     #[arg(long, help_heading = "Problems")]
     pub mend: bool,
+    /// Reject a file with a column that is not known; without this the column is ignored, with a warning
+    #[arg(long, help_heading = "Problems")]
+    pub strict: bool,
 }
 
 /// Import jobs as Slurm accounts for them: of a file, of the past, or as they come
@@ -286,9 +290,9 @@ pub struct ImportSlurmArgs {
     /// The 26 fields of the logs that XDMoD reads
     #[arg(long, requires = "file", help_heading = "Files")]
     pub xdmod: bool,
-    /// What is between the fields
+    /// What is between the fields: '\t' is a tab, '\x1f' a byte by its number
     #[arg(long, value_name = "TEXT", default_value = "|", help_heading = "Files")]
-    pub delimiter: String,
+    pub delimiter: Delimiter,
     /// The zone of times without one, such as Europe/Berlin or UTC [default: that of this machine]
     #[arg(long, value_name = "ZONE", requires = "file", help_heading = "Files")]
     pub time_zone: Option<String>,

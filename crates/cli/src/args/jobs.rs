@@ -4,14 +4,16 @@ use clap::ValueEnum;
 
 use super::{ServerArgs, ShapeArgs};
 
-/// Show the jobs of the whole collection: filtered, sorted, counted, put together
+/// List, filter, sort, count and group jobs
 ///
 /// Newest first. Without times only jobs that waited or ran in the last 30 days are shown; --all-time shows all.
 /// Exit code 0, 1 if there are none, 2 for an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Ranges: 4, 4..16, 4.., ..16; with units for times: 10m..2h.
 
-Conditions (--where) are made of columns, values with units, =, !=, <, <=, >, >=, and, or, not, in (…), between … and …, like '…', \
+Columns may also be called as sacct calls them: JobID, Elapsed, NNodes.
+
+Conditions (--where) are made of columns, values with units (16G, 2h, '2026-01-31'), =, !=, <, <=, >, >=, and, or, not, in (…), between … and …, like '…', \
 is known, is unknown, + - * / ( ). What is not known is never found, but by `is unknown`. uses('libblas*') and runs('gmx*') ask for \
 libraries that were loaded and programs that were run, by name, or by path if there is a / in the pattern.
 
@@ -21,11 +23,13 @@ Examples:
   jobglass jobs --where \"runs('gmx*') and not uses('libmkl*')\"
   jobglass jobs --partition gpu --duration 10m.. --fmt job_id,user,elapsed_s,gpu_util_avg,memory_util_max
   jobglass jobs --group-by project --since 2026-01-01 --until 2027-01-01
+  jobglass jobs --group-by month --all-time --sort -core_hours
   jobglass jobs --all-time --count
   jobglass jobs --all 'job_partition gpu,job_accel GPU UNUSED' --none 'job_status FAILED'
   jobglass jobs --search idle-gpus --since 30d
   jobglass jobs --user alice --all 'job_status TIMEOUT' --save alices-timeouts
-  jobglass jobs --fmt help")]
+  jobglass jobs --fmt help
+  jobglass jobs --fmt help gpu memory")]
 pub struct JobsArgs {
     /// With this number, as it is shown or as the batch system has it; of an array all
     #[arg(long, value_name = "ID", value_delimiter = ',')]
@@ -39,14 +43,14 @@ pub struct JobsArgs {
     /// In these partitions
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub partition: Vec<String>,
-    /// In these states: RUNNING, COMPLETED, FAILED, …
+    /// In these states: RUNNING, COMPLETED, FAILED, …, or R, CD, F
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     pub state: Vec<String>,
     /// With a name that fits
     #[arg(long, value_name = "GLOB")]
     pub name: Option<String>,
-    /// On this node
-    #[arg(long, value_name = "NAME")]
+    /// On these nodes: a name, a list such as n[01-04], or a pattern such as 'gpu*'
+    #[arg(long, value_name = "NODES")]
     pub node: Option<String>,
     /// On this cluster
     #[arg(long, value_name = "NAME")]
@@ -102,13 +106,14 @@ pub struct JobsArgs {
     /// Of all times
     #[arg(long)]
     pub all_time: bool,
-    /// By this column; with - before it, from the most to the least
-    #[arg(long, value_name = "COLUMN", default_value = "-submit", allow_hyphen_values = true)]
-    pub sort: String,
-    /// These columns; help lists all with their meaning and unit
-    #[arg(long, value_name = "COLUMNS", help_heading = "Output")]
-    pub fmt: Option<String>,
-    /// Put together those that have this in common; times are UTC
+    /// By this column, of groups one of theirs; with - before it, from the most to the least [default: -submit; groups of time by
+    /// time, others by -core_hours]
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+    /// These columns; help lists all with their meaning and unit, help WORD those about something
+    #[arg(long, value_name = "COLUMNS|help", num_args = 1.., help_heading = "Output")]
+    pub fmt: Vec<String>,
+    /// One row for those that have this in common; times are UTC. With times, a job counts for the time that it ran then
     #[arg(long, value_enum, conflicts_with_all = ["fmt", "count"])]
     pub group_by: Option<JobsBy>,
     /// Only how many there are
@@ -123,7 +128,7 @@ pub struct JobsArgs {
     pub server: ServerArgs,
 }
 
-/// What jobs that are put together have in common.
+/// What jobs of a group have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum JobsBy {
     Cluster,
@@ -131,6 +136,15 @@ pub enum JobsBy {
     Project,
     Partition,
     State,
+    Name,
+    /// A job on several nodes is on each with an equal part
+    Node,
+    /// A job is with all of it in the group of each of its programs
+    Program,
+    /// A job is with all of it in the group of each of its tags
+    Tag,
+    Month,
+    Week,
     Day,
     /// Of the day
     Hour,
@@ -145,6 +159,12 @@ impl std::fmt::Display for JobsBy {
             JobsBy::Project => "project",
             JobsBy::Partition => "partition",
             JobsBy::State => "state",
+            JobsBy::Name => "name",
+            JobsBy::Node => "node",
+            JobsBy::Program => "program",
+            JobsBy::Tag => "tag",
+            JobsBy::Month => "month",
+            JobsBy::Week => "week",
             JobsBy::Day => "day",
             JobsBy::Hour => "hour",
             JobsBy::Weekday => "weekday",

@@ -72,6 +72,7 @@ pub struct NumberArgs {
 #[derive(Debug, Subcommand)]
 pub enum CasesCommand {
     List(ListCasesArgs),
+    Show(ShowCaseArgs),
     Open(OpenCaseArgs),
     /// Write down what happened in a case
     Add(CaseNewsArgs),
@@ -103,6 +104,23 @@ pub struct ListCasesArgs {
     pub closed: bool,
     #[command(flatten)]
     pub shape: ShapeArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Show a case: why it was opened, what happened since, and how it ended
+///
+/// Exit code 0, 1 if there is none of this number that you may see, 2 for an error.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  jobglass cases show 3\n  jobglass cases show 3 --json | jq '.entries[].text'"
+)]
+pub struct ShowCaseArgs {
+    /// Its number, as list shows it
+    pub number: u64,
+    /// One JSON object
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
     #[command(flatten)]
     pub server: ServerArgs,
 }

@@ -83,19 +83,16 @@ pub fn steps(steps: &Value) -> String {
 
 const MEASURE: &[show::Column] = &[
     ("METRIC", |row| text(&row["metric"])),
-    ("UNIT", |row| text(&row["unit"])),
-    (">AVERAGE", |row| number(&row["avg"])),
-    (">MEDIAN", |row| number(&row["median"])),
-    (">LEAST", |row| number(&row["min"])),
-    (">MOST", |row| number(&row["max"])),
+    ("OF", |row| row["scope"].as_str().unwrap_or("node").to_owned()),
+    ("UNIT", |row| show::unit_beside(&row["unit"])),
+    (">AVERAGE", |row| show::measured(&row["avg"], &row["unit"])),
+    (">MEDIAN", |row| show::measured(&row["median"], &row["unit"])),
+    (">LEAST", |row| show::measured(&row["min"], &row["unit"])),
+    (">MOST", |row| show::measured(&row["max"], &row["unit"])),
     (">NODES", |row| text(&row["nodes"])),
     (">VALUES", |row| text(&row["readings"])),
     ("FROM", |row| if row["from"] == "told" { "as it was told".into() } else { "its values".into() }),
 ];
-
-fn number(value: &Value) -> String {
-    value.as_f64().map_or_else(show::unknown, |number| format!("{number:.3}"))
-}
 
 /// A table of what others measured; empty if they did not.
 pub fn measures(measures: &Value) -> String {

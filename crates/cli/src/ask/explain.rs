@@ -17,7 +17,7 @@ pub fn explain(args: &ExplainArgs) -> Result<bool> {
     add(&mut parameters, "why_not", args.why_not.then_some("true").as_ref());
     let path = format!("/api/v1/jobs/{}/tags", escape(&args.id));
     let Some(answer) = server(&args.server)?.get(&path, &parameters)? else {
-        eprintln!("jobglass: nothing is known of job {}", args.id);
+        say!("jobglass: nothing is known of job {}", args.id);
         return Ok(false);
     };
     let mut out = String::new();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::{Result, bail};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::show::{self, Shape, bytes, cpu, end, lasted, program, text, time};
 use super::{account, pager, resources};
@@ -16,8 +16,10 @@ const LIBRARIES: usize = 20;
 pub fn show(job: &Value, shape: &Shape, all: bool) -> Result<()> {
     let none = Vec::new();
     let processes = job["processes"].as_array().unwrap_or(&none);
-    if !matches!(shape, Shape::Table) {
-        return show::rows(&with_lists(processes, &job["object_lists"]), show::PROCESS, shape);
+    match shape {
+        Shape::Json => return Ok(pager::line(whole(job))?),
+        Shape::Csv => return show::rows(&[in_one_row(job).into()], &[], shape),
+        Shape::Table => {}
     }
     let mut out = String::new();
     head(job, &mut out);
@@ -42,7 +44,7 @@ pub fn show_resources(job: &Value, shape: &Shape) -> Result<bool> {
     let mut measured = job["resources"].clone();
     let others = job["measures"].as_array().is_some_and(|measures| !measures.is_empty());
     if measured.is_null() && !others {
-        eprintln!("jobglass: nothing was measured of job {}", text(&job["job"]));
+        say!("jobglass: nothing was measured of job {}", text(&job["job"]));
         return Ok(false);
     }
     match shape {
@@ -59,6 +61,46 @@ pub fn show_resources(job: &Value, shape: &Shape) -> Result<bool> {
         Shape::Csv => bail!("resources are not rows: use --json, or jobglass series for one metric"),
     }
     Ok(true)
+}
+
+/// All that is known, in one object.
+fn whole(job: &Value) -> Value {
+    let mut whole = job.clone();
+    if let Some(fields) = whole.as_object_mut() {
+        fields.remove("object_lists");
+        let processes = job["processes"].as_array().map_or(&[][..], Vec::as_slice);
+        fields.insert("processes".into(), with_lists(processes, &job["object_lists"]).into());
+    }
+    whole
+}
+
+/// What a job has one of: what the batch system says of it, then where and when it was seen, then what it used. What it has many of
+/// (steps, processes, libraries) is in JSON, and has commands of its own.
+fn in_one_row(job: &Value) -> Map<String, Value> {
+    let mut row = Map::new();
+    let fields = |of: &Value| of.as_object().cloned().unwrap_or_default();
+    for (name, value) in fields(&job["account"]).into_iter().chain(fields(job)) {
+        let is_list_of_objects = value.as_array().is_some_and(|list| list.iter().any(Value::is_object));
+        if !is_list_of_objects && !value.is_object() && name != "account" && name != "processes" {
+            row.entry(name).or_insert(joined(value));
+        }
+    }
+    for (name, value) in fields(&job["resources"]["reserved"]) {
+        row.insert(format!("reserved_{name}"), value);
+    }
+    for (metric, of) in fields(&job["resources"]["metrics"]) {
+        let numbers = fields(&of).into_iter().filter(|(_, value)| value.is_number());
+        row.extend(numbers.map(|(name, value)| (format!("{metric}_{name}"), value)));
+    }
+    row
+}
+
+/// A list of names is a text.
+fn joined(value: Value) -> Value {
+    match value.as_array() {
+        Some(names) => names.iter().map(text).collect::<Vec<_>>().join(" ").into(),
+        None => value,
+    }
 }
 
 /// Rows as `jobglass processes` shows them: each with its libraries instead of the name of their list.

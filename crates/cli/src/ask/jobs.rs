@@ -25,8 +25,8 @@ const GROUP: [&str; 8] =
 
 pub fn run(args: &JobsArgs) -> Result<bool> {
     let server = server(&args.server)?;
-    if args.fmt.as_deref() == Some("help") {
-        return super::rows(&server, "/api/v1/jobs/columns", &Parameters::new(), HELP, &args.shape.into());
+    if let Some(words) = asked_help(&args.fmt)? {
+        return help(&server, words, &args.shape.into());
     }
     if args.search.as_deref() == Some("help") {
         return searches::show(&server, &args.shape.into());
@@ -43,7 +43,7 @@ pub fn run(args: &JobsArgs) -> Result<bool> {
         return show_count(count, args);
     }
     let rows = answer["rows"].as_array().map_or(&[][..], Vec::as_slice);
-    print(rows, args)?;
+    print(rows, &answer["units"], args)?;
     say_what_is_missing(&server, rows, &answer, &parameters, args)?;
     Ok(!rows.is_empty())
 }
@@ -54,6 +54,35 @@ const HELP: &[show::Column] = &[
     ("UNIT", |row| show::text(&row["unit"])),
     ("MEANING", |row| show::text(&row["meaning"])),
 ];
+
+/// The words that are looked for in the help of columns, if that is asked for.
+fn asked_help(fmt: &[String]) -> Result<Option<Vec<String>>> {
+    let words: Vec<&str> = fmt.iter().flat_map(|text| text.split_whitespace()).collect();
+    match (&words[..], fmt) {
+        (["help", words @ ..], _) => Ok(Some(words.iter().map(|word| word.to_lowercase()).collect())),
+        (_, [_, extra, ..]) => bail!("columns have commas between them, and no spaces: found {extra:?}"),
+        _ => Ok(None),
+    }
+}
+
+/// The columns in whose name or meaning all words are.
+fn help(server: &Server, words: Vec<String>, shape: &Shape) -> Result<bool> {
+    let answer = server.list("/api/v1/jobs/columns", &[], 0)?.unwrap_or_default();
+    let fits = |row: &&Value| {
+        let texts =
+            ["column", "in_conditions", "unit", "meaning"].map(|name| show::text(&row[name]).to_lowercase());
+        words.iter().all(|word| texts.iter().any(|text| text.contains(word)))
+    };
+    let rows: Vec<Value> = answer["rows"].as_array().into_iter().flatten().filter(fits).cloned().collect();
+    if rows.is_empty() {
+        say!("jobglass: no column has {:?} in its name or meaning", words.join(" "));
+    } else if matches!(shape, Shape::Table) {
+        show::print(&show::tabled(&rows, HELP).wrapped())?;
+    } else {
+        show::rows(&rows, HELP, shape)?;
+    }
+    Ok(!rows.is_empty())
+}
 
 fn show_count(count: u64, args: &JobsArgs) -> Result<bool> {
     match Shape::from(args.shape) {
@@ -92,8 +121,9 @@ fn parameters(args: &JobsArgs) -> Result<Parameters> {
     add(&mut parameters, "group_by", args.group_by.as_ref());
     let all_groups = args.group_by.map(|_| 0);
     add(&mut parameters, "limit", args.limit.or(all_groups).as_ref());
-    parameters.push(("sort", args.sort.clone()));
-    let columns = args.fmt.clone().or((args.group_by.is_none() && is_table(args)).then(|| TABLE.to_owned()));
+    add(&mut parameters, "sort", args.sort.as_ref());
+    let columns =
+        args.fmt.first().cloned().or((args.group_by.is_none() && is_table(args)).then(|| TABLE.to_owned()));
     add(&mut parameters, "columns", columns.as_ref());
     Ok(parameters)
 }
@@ -114,7 +144,7 @@ fn save(server: &Server, name: &str, args: &JobsArgs) -> Result<()> {
     let saved = server.post_json("/api/v1/searches", &body)?;
     let saved = saved.context("this server keeps no searches: is it older?")?;
     let again = if saved["is_new"] == true { "" } else { ", in place of the one of this name" };
-    eprintln!("jobglass: kept as search {name}{again}: jobglass jobs --search {name}");
+    say!("jobglass: kept as search {name}{again}: jobglass jobs --search {name}");
     Ok(())
 }
 
@@ -140,12 +170,11 @@ fn chosen(args: &JobsArgs) -> Result<Option<String>> {
         };
         parts.push(format!("(job in {jobs} or job_id in {jobs}{arrays})"));
     }
-    let states: Vec<String> = args.state.iter().map(|state| state.to_ascii_uppercase()).collect();
     let lists = [
         ("user", &args.user),
         ("project", &args.project),
         ("partition", &args.partition),
-        ("state", &states),
+        ("state", &args.state),
     ];
     for (column, values) in lists {
         if !values.is_empty() {
@@ -196,20 +225,20 @@ fn range(column: &str, text: &str) -> Result<String> {
     Ok(bounds.join(" and "))
 }
 
-fn print(rows: &[Value], args: &JobsArgs) -> Result<()> {
+fn print(rows: &[Value], units: &Value, args: &JobsArgs) -> Result<()> {
     let shape = args.shape.into();
     if !matches!(shape, Shape::Table) || rows.is_empty() {
         return show::rows(rows, &[], &shape);
     }
-    let names: Vec<String> = match (args.group_by, &args.fmt) {
-        (Some(by), _) => [by.to_string()].into_iter().chain(GROUP.map(str::to_owned)).collect(),
-        (None, _) => {
+    let names: Vec<String> = match args.group_by {
+        Some(by) => [by.to_string()].into_iter().chain(GROUP.map(str::to_owned)).collect(),
+        None => {
             rows.first().and_then(Value::as_object).into_iter().flat_map(|row| row.keys().cloned()).collect()
         }
     };
     let mut table = Table::titled(names.iter().map(|name| title(name, rows)));
     for row in rows {
-        table.add(names.iter().map(|name| cell(name, &row[name])).collect());
+        table.add(names.iter().map(|name| cell(name, units[name].as_str(), &row[name])).collect());
     }
     show::print(&table)
 }
@@ -228,12 +257,14 @@ fn shown(name: &str) -> (&str, bool) {
     name.strip_suffix("_s").map_or((name, false), |name| (name, true))
 }
 
-fn cell(name: &str, value: &Value) -> String {
-    let is_time = matches!(name, "submit" | "start" | "end" | "eligible");
-    match (value.as_f64(), shown(name)) {
-        (Some(seconds), (_, true)) => duration(seconds),
+/// A value for people: in a unit that suits it. Groups have seconds in their names, and no units.
+fn cell(name: &str, unit: Option<&str>, value: &Value) -> String {
+    let is_seconds = unit == Some("s") || unit.is_none() && shown(name).1;
+    match (value.as_f64(), unit) {
+        (_, Some("time")) => show::time(value),
+        (Some(seconds), _) if is_seconds => duration(seconds),
+        (Some(number), Some(unit)) if !unit.is_empty() => show::amount(number, unit),
         (Some(number), _) if value.is_f64() => format!("{number:.2}"),
-        _ if is_time => show::time(value),
         _ => show::text(value),
     }
 }
@@ -254,20 +285,18 @@ fn say_what_is_missing(
     args: &JobsArgs,
 ) -> Result<()> {
     let is_default = args.since.is_none() && args.until.is_none() && !args.all_time && args.job.is_empty();
-    if answer["more"] == Value::Bool(true) {
+    if let (Value::Bool(true), Some(groups)) = (&answer["more"], answer["groups"].as_u64()) {
+        say!("jobglass: showing {} of {groups} groups (--limit N, 0 for all)", rows.len());
+    } else if answer["more"] == Value::Bool(true) {
         let asked = |name: &&(&str, String)| !matches!(name.0, "limit" | "sort" | "columns" | "group_by");
         let mut count: Parameters = parameters.iter().filter(asked).cloned().collect();
         count.push(("count", "true".into()));
         let all = server.get("/api/v1/jobs", &count)?.unwrap_or_default();
-        eprintln!(
-            "jobglass: these are {} of {} (--limit N, 0 for all)",
-            rows.len(),
-            show::text(&all["count"])
-        );
+        say!("jobglass: showing {} of {} jobs (--limit N, 0 for all)", rows.len(), show::text(&all["count"]));
     } else if rows.is_empty() && is_default {
-        eprintln!("jobglass: nothing found in the last 30 days (--all-time looks at all)");
+        say!("jobglass: nothing found in the last 30 days (--all-time looks at all)");
     } else if rows.is_empty() {
-        eprintln!("jobglass: nothing found");
+        say!("jobglass: nothing found");
     }
     Ok(())
 }
@@ -296,6 +325,42 @@ mod tests {
     #[test]
     fn a_quote_is_doubled() {
         assert_eq!(quoted("o'neil"), "'o''neil'");
+    }
+
+    #[test]
+    fn values_are_shown_in_units_that_suit_them() {
+        for (name, unit, value, expected) in [
+            ("memory", Some("B"), json!(17_179_869_184u64), "16G"),
+            ("read_bytes_avg", Some("B/s"), json!(2_097_152.0), "2M/s"),
+            ("elapsed_s", Some("s"), json!(93_784.0), "1-02:03:04"),
+            ("wait_avg_s", None, json!(60.2), "00:01:00"),
+            ("cpu_util_avg", Some("%"), json!(12.345), "12.3 %"),
+            ("energy", Some("J"), json!(5), "5 J"),
+            ("cpu_avg", Some("cores"), json!(1.239), "1.24 cores"),
+            ("core_hours", Some(""), json!(16.0), "16.00"),
+            ("nodes", Some(""), json!(2), "2"),
+            ("name", Some("text"), json!("a"), "a"),
+            ("memory", Some("B"), json!(null), "-"),
+        ] {
+            assert_eq!(cell(name, unit, &value), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn help_is_asked_with_words() {
+        let asked = |fmt: &[&str]| asked_help(&fmt.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        for (fmt, expected) in [
+            (&[][..], None),
+            (&["job,user"], None),
+            (&["help"], Some("")),
+            (&["help", "CPU", "Avg"], Some("cpu avg")),
+            (&["help cpu"], Some("cpu")),
+        ] {
+            let expected =
+                expected.map(|words| words.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+            assert_eq!(asked(fmt).unwrap(), expected, "{fmt:?}");
+        }
+        assert!(asked(&["job", "user"]).unwrap_err().to_string().contains("commas"));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::args::{
     UsedArgs, UsesArgs, WhoamiArgs,
 };
 use server::Login;
-pub use server::Server;
+pub use server::{NotPosted, Server};
 use show::{Column, Shape};
 
 type Parameters = Vec<(&'static str, String)>;
@@ -67,13 +67,13 @@ fn rows(
     let rows = answer["rows"].as_array().unwrap_or(&empty);
     show::rows(rows, columns, shape)?;
     if rows.is_empty() {
-        eprintln!("jobglass: nothing found");
+        say!("jobglass: nothing found");
     }
     if let Some(runs) = answer["unchecked"].as_u64().filter(|runs| *runs > 0) {
-        eprintln!("jobglass: {runs} runs could not be checked: their variables are not known");
+        say!("jobglass: {runs} runs could not be checked: their variables are not known");
     }
     if answer["more"] == Value::Bool(true) {
-        eprintln!("jobglass: these are the first {}; there are more (--limit N)", rows.len());
+        say!("jobglass: these are the first {}; there are more (--limit N)", rows.len());
     }
     Ok(!rows.is_empty())
 }
@@ -86,6 +86,7 @@ pub fn processes(args: &ProcessesArgs) -> Result<bool> {
     add(&mut parameters, "exe", args.exe.as_ref());
     add(&mut parameters, "host", args.host.as_ref());
     add(&mut parameters, "pid", args.pid.as_ref());
+    add(&mut parameters, "failed", args.failed.then_some("true").as_ref());
     add(&mut parameters, "limit", Some(&args.limit));
     add_times(&mut parameters, args.since.as_deref(), args.until.as_deref())?;
     rows(&server(&args.server)?, "/api/v1/processes", &parameters, show::PROCESS, &args.shape.into())
@@ -143,7 +144,7 @@ pub fn job(args: &JobArgs) -> Result<bool> {
     add(&mut parameters, "cluster", args.cluster.as_ref());
     let path = format!("/api/v1/jobs/{}", escape(&args.id));
     let Some(found) = server(&args.server)?.get(&path, &parameters)? else {
-        eprintln!("jobglass: nothing was seen of job {}", args.id);
+        say!("jobglass: nothing was seen of job {}", args.id);
         return Ok(false);
     };
     if args.resources {
@@ -198,7 +199,7 @@ pub fn login(args: &LoginArgs) -> Result<bool> {
     let who = who.context("this server does not know the request: is it older?")?;
     let path = login.keep()?;
     let text = |name: &str| who[name].as_str().unwrap_or_default().to_owned();
-    eprintln!(
+    say!(
         "jobglass: logged in at {} as {} ({}); kept in {}",
         args.url,
         text("user"),

@@ -14,7 +14,7 @@ pub fn say(args: &OpinionArgs, word: &str) -> Result<bool> {
     add(&mut parameters, "undo", args.undo.then_some("true").as_ref());
     let path = format!("/api/v1/jobs/{}/opinions", escape(&args.id));
     let Some(answer) = server(&args.server)?.begin(&path, &parameters)? else {
-        eprintln!("jobglass: nothing is known of job {}", args.id);
+        say!("jobglass: nothing is known of job {}", args.id);
         return Ok(false);
     };
     if args.json {

@@ -4,10 +4,12 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::{Command, Stdio};
 
+use crate::output;
+
 /// Prints text, through a pager if it is longer than the terminal.
 pub fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout();
-    let height = rustix::termios::tcgetwinsize(&out).map(|size| usize::from(size.ws_row)).unwrap_or(0);
+    let mut out = output::stdout();
+    let height = out.size().map_or(0, |(_, height)| height);
     if !out.is_terminal() || !io::stdin().is_terminal() || text.lines().count() < height {
         return out.write_all(text.as_bytes());
     }
@@ -28,7 +30,7 @@ pub fn print(text: &str) -> io::Result<()> {
     child.wait().map(|_| ())
 }
 
-/// Prints a line. Not as `println!` does it, which panics where nobody reads on.
+/// Prints a line.
 pub fn line(text: impl Display) -> io::Result<()> {
-    io::stdout().write_all(format!("{text}\n").as_bytes())
+    output::stdout().write_all(format!("{text}\n").as_bytes())
 }

@@ -30,7 +30,7 @@ pub fn propose(args: &ProposeArgs) -> Result<bool> {
     });
     let answer = server(&args.server)?.post_json("/api/v1/proposals", &body)?;
     let answer = answer.context("this server takes no proposals: is it older?")?;
-    eprintln!("jobglass: proposal {}", text(&answer["proposal"]));
+    say!("jobglass: proposal {}", text(&answer["proposal"]));
     Ok(true)
 }
 
@@ -47,9 +47,9 @@ pub fn reject(args: &RejectArgs) -> Result<bool> {
 
 fn decide(to: &ServerArgs, number: u64, body: &Value) -> Result<bool> {
     match server(to)?.post_json(&format!("/api/v1/proposals/{number}"), body)? {
-        Some(answer) => eprintln!("jobglass: proposal {number} is {}", text(&answer["state"])),
+        Some(answer) => say!("jobglass: proposal {number} is {}", text(&answer["state"])),
         None => {
-            eprintln!("jobglass: there is no proposal {number} that waits for a decision");
+            say!("jobglass: there is no proposal {number} that waits for a decision");
             return Ok(false);
         }
     }

@@ -85,7 +85,7 @@ pub fn run(args: &RateArgs) -> Result<bool> {
             let rows = found["rows"].as_array().cloned().unwrap_or_default();
             show::rows(&rows, RATE, &shape)?;
             if rows.is_empty() {
-                eprintln!("jobglass: job {} has no rate of its own", args.id);
+                say!("jobglass: job {} has no rate of its own", args.id);
             }
             Ok(!rows.is_empty())
         }
@@ -101,8 +101,29 @@ fn set(server: &Server, path: &str, args: &RateArgs, request: Request, shape: &S
         "who": who(),
     });
     let answer = server.put(path, &body)?;
+    warnings(&answer, args, request.every).iter().for_each(|warning| say!("jobglass: warning: {warning}"));
     show::rows(answer["rows"].as_array().map_or(&[], Vec::as_slice), RATE, shape)?;
     Ok(true)
+}
+
+/// Why the wish may come to nothing.
+fn warnings(answer: &Value, args: &RateArgs, every_ns: u64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    // A prolog sets rates before anything can be known.
+    if answer["is_known"] == false && args.comment.is_none() {
+        warnings.push(format!(
+            "nothing is known of job {}: the rate is kept for it, in case it begins before the rate ends",
+            args.id
+        ));
+    }
+    if let Some(floor_s) =
+        answer["usual_floor_s"].as_f64().filter(|floor_s| (every_ns as f64) < floor_s * 1e9)
+    {
+        warnings.push(format!(
+            "agents read a job every {floor_s} s at most, unless sampling.least_every_seconds of their configuration says otherwise"
+        ));
+    }
+    warnings
 }
 
 fn off(server: &Server, path: &str, parameters: &Parameters, args: &RateArgs) -> Result<bool> {
@@ -111,8 +132,8 @@ fn off(server: &Server, path: &str, parameters: &Parameters, args: &RateArgs) ->
     let removed = removed["removed"].as_u64().unwrap_or(0);
     match removed {
         _ if args.json => show::rows(&[json!({"job": args.id, "removed": removed})], &[], &Shape::Json)?,
-        0 => eprintln!("jobglass: job {} had no rate of its own", args.id),
-        _ => eprintln!("jobglass: job {} is read as usual again", args.id),
+        0 => say!("jobglass: job {} had no rate of its own", args.id),
+        _ => say!("jobglass: job {} is read as usual again", args.id),
     }
     // There is none now, which is what was asked for.
     Ok(true)

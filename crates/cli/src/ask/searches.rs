@@ -36,7 +36,7 @@ fn forget(args: &ForgetArgs) -> Result<bool> {
     let path = format!("/api/v1/searches/{}", escape(&args.name));
     let forgotten = server(&args.server)?.delete(&path, &[])?;
     if forgotten.is_none() {
-        eprintln!("jobglass: you have no search {}", args.name);
+        say!("jobglass: you have no search {}", args.name);
     }
     Ok(forgotten.is_some())
 }

@@ -1,12 +1,13 @@
 //! Rows as a table, as JSON or as CSV.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 
 use anyhow::Result;
 use serde_json::Value;
 
 use super::{pager, when};
 use crate::args::{By, ShapeArgs};
+use crate::output;
 use crate::table::{self, Table};
 
 /// How rows are printed.
@@ -111,9 +112,22 @@ pub const SERIES: &[Column] = &[
     ("GPU", |row| if row["card"].is_null() { String::new() } else { text(&row["card"]) }),
     ("FROM", |row| time(&row["from"])),
     ("TO", |row| time(&row["to"])),
-    (">VALUE", |row| row["value"].as_f64().map_or_else(unknown, |value| format!("{value:.3}"))),
-    ("UNIT", |row| text(&row["unit"])),
+    (">VALUE", |row| measured(&row["value"], &row["unit"])),
+    ("UNIT", |row| unit_beside(&row["unit"])),
 ];
+
+/// A value that stands beside its unit; of bytes, the number has it.
+pub fn measured(value: &Value, unit: &Value) -> String {
+    match (value.as_f64(), unit.as_str()) {
+        (Some(number), Some(unit @ ("B" | "B/s"))) => amount(number, unit),
+        (Some(number), _) => format!("{number:.3}"),
+        (None, _) => unknown(),
+    }
+}
+
+pub fn unit_beside(unit: &Value) -> String {
+    if matches!(unit.as_str(), Some("B" | "B/s")) { String::new() } else { text(unit) }
+}
 
 /// Short jobs of one user and time together.
 pub const SHORT_JOBS: &[Column] = &[
@@ -180,10 +194,14 @@ pub fn rows(rows: &[Value], columns: &[Column], shape: &Shape) -> Result<()> {
 }
 
 pub fn table(rows: &[Value], columns: &[Column]) -> String {
+    written(&tabled(rows, columns))
+}
+
+pub fn tabled(rows: &[Value], columns: &[Column]) -> Table {
     let titles: Vec<&'static str> = columns.iter().map(|(title, _)| *title).collect();
     let mut table = Table::new(&titles);
     rows.iter().for_each(|row| table.add(columns.iter().map(|(_, show)| show(row)).collect()));
-    written(&table)
+    table
 }
 
 fn written(table: &Table) -> String {
@@ -200,7 +218,7 @@ pub fn print(table: &Table) -> Result<()> {
 
 /// One object per line.
 fn json(rows: &[Value]) -> Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(output::stdout());
     for row in rows {
         serde_json::to_writer(&mut out, row)?;
         writeln!(out)?;
@@ -210,7 +228,7 @@ fn json(rows: &[Value]) -> Result<()> {
 
 /// All fields of a row; lists and objects as JSON, unknown as an empty cell.
 fn csv(rows: &[Value]) -> Result<()> {
-    let mut out = csv::Writer::from_writer(io::stdout().lock());
+    let mut out = csv::Writer::from_writer(output::stdout());
     let Some(first) = rows.first().and_then(Value::as_object) else { return Ok(()) };
     out.write_record(first.keys())?;
     for row in rows {
@@ -273,6 +291,23 @@ pub fn lasted(row: &Value) -> String {
 pub fn cpu(row: &Value) -> String {
     let cpu = row["user_cpu_s"].as_f64().zip(row["system_cpu_s"].as_f64());
     cpu.map_or_else(unknown, |(user, system)| format!("{:.2}", user + system))
+}
+
+/// A number with its unit: bytes and shares in few digits, everything else with the unit behind it.
+pub fn amount(number: f64, unit: &str) -> String {
+    let plain = || if number.fract() == 0.0 { format!("{number:.0}") } else { format!("{number:.2}") };
+    match unit {
+        "B" => human(number),
+        "B/s" => human(number) + "/s",
+        "%" => format!("{number:.1} %"),
+        _ => format!("{} {unit}", plain()),
+    }
+}
+
+/// Bytes, which may be an average or a difference.
+fn human(bytes: f64) -> String {
+    let sign = if bytes < 0.0 { "-" } else { "" };
+    format!("{sign}{}", table::human_bytes(bytes.abs().round() as u64))
 }
 
 pub fn bytes(value: &Value) -> String {

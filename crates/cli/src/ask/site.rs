@@ -20,10 +20,10 @@ pub fn run(args: &SiteArgs) -> Result<bool> {
     let rows = answer[name].as_array().unwrap_or(&empty);
     show::rows(rows, columns, &args.shape.into())?;
     for what in answer["unmatched"].as_array().into_iter().flatten() {
-        eprintln!("jobglass: site.toml names what is not there: {}", text(what));
+        say!("jobglass: site.toml names what is not there: {}", text(what));
     }
     if rows.is_empty() {
-        eprintln!("jobglass: nothing was told yet: jobglass import slurm --site, or --follow");
+        say!("jobglass: nothing was told yet: jobglass import slurm --site, or --follow");
     }
     Ok(!rows.is_empty())
 }

@@ -134,7 +134,7 @@ fn list(args: &ListArgs) -> Result<bool> {
     by_hours(&mut rows);
     show::rows(&rows, if args.long { LONG } else { SHORT }, &args.shape.into())?;
     if rows.is_empty() {
-        eprintln!("jobglass: nothing found");
+        say!("jobglass: nothing found");
     }
     Ok(!rows.is_empty())
 }
@@ -194,7 +194,7 @@ fn say(args: &SetArgs, has: bool) -> Result<bool> {
     add(&mut parameters, "personal", args.personal.then_some("true").as_ref());
     let path = format!("/api/v1/jobs/{}/tags", escape(&args.id));
     let Some(answer) = server(&args.server)?.begin(&path, &parameters)? else {
-        eprintln!("jobglass: nothing is known of job {}", args.id);
+        say!("jobglass: nothing is known of job {}", args.id);
         return Ok(false);
     };
     if args.json {

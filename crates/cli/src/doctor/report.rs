@@ -1,9 +1,11 @@
 //! What a check found, and how it is printed: as lines for people, or as objects.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use serde::Serialize;
+
+use crate::output;
 
 /// Names are padded to this many characters.
 const NAME_WIDTH: usize = 16;
@@ -71,7 +73,7 @@ impl Printer {
     }
 
     pub fn print(&mut self, checks: &[Check]) -> Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = output::stdout();
         for check in checks {
             self.failed += u64::from(check.state == State::Fail);
             self.warned += u64::from(check.state == State::Warn);
@@ -93,7 +95,7 @@ impl Printer {
                 (0, 0) => "All is well.".to_owned(),
                 (failed, warned) => format!("{failed} failed, {warned} to look at."),
             };
-            writeln!(io::stdout().lock(), "\n{sum}")?;
+            writeln!(output::stdout(), "\n{sum}")?;
         }
         Ok(self.failed == 0)
     }

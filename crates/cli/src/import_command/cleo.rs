@@ -30,7 +30,7 @@ pub fn run(args: &ImportCleoArgs) -> Result<bool> {
     taking.progress.finish();
     let jobs = taking.sender.jobs();
     let sent = taking.sender.finish()?;
-    eprintln!("jobglass: {jobs} jobs: {sent}");
+    say!("jobglass: {jobs} jobs: {sent}");
     taking.report.finish()
 }
 

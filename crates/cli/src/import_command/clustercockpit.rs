@@ -8,19 +8,24 @@ use import::clustercockpit::write::Writer;
 use import::clustercockpit::{Known, Takes, archive, database};
 use jiff::Zoned;
 use record::measure::Exported;
+use record::site::Description;
 
 use super::progress::Progress;
 use super::report::Report;
-use super::sender::{Sender, TRIES};
+use super::sender::{Sender, TRIES, put};
 use crate::args::{ExportClusterCockpitArgs, ImportClusterCockpitArgs};
-use crate::ask;
+use crate::ask::{self, Server};
+
+/// Where clusters as they describe themselves are kept.
+const DESCRIPTIONS: &str = "/api/v1/site/descriptions";
 
 /// An archive of jobs, or a database of them.
 pub fn run(args: &ImportClusterCockpitArgs) -> Result<bool> {
     let progress = Progress::of_bytes(None);
     let report = Report::new(args.rejects.rejects.clone());
-    let sender = Sender::start(ask::server(&args.server)?, TRIES)?;
-    let mut taking = Taking { sender, report, progress: &progress, failed: None };
+    let server = ask::server(&args.server)?;
+    let sender = Sender::start(server.clone(), TRIES)?;
+    let mut taking = Taking { server, sender, report, progress: &progress, failed: None };
     let read = if args.path.is_dir() {
         archive::read(&args.path, &archive::Options::default(), &mut taking)
     } else {
@@ -33,11 +38,12 @@ pub fn run(args: &ImportClusterCockpitArgs) -> Result<bool> {
     read?;
     let jobs = taking.sender.jobs();
     let sent = taking.sender.finish()?;
-    eprintln!("jobglass: {jobs} jobs: {sent}; {} values", sent.values);
+    say!("jobglass: {jobs} jobs: {sent}; {} values", sent.values);
     taking.report.finish()
 }
 
 struct Taking<'a> {
+    server: Server,
     sender: Sender,
     report: Report,
     progress: &'a Progress,
@@ -49,15 +55,32 @@ impl Takes for Taking<'_> {
     fn job(&mut self, known: Known) -> io::Result<()> {
         let sent = self.sender.send(&known.job).and_then(|()| self.sender.measured(known.measures));
         self.progress.at(0, self.sender.jobs());
-        sent.map_err(|error| {
-            self.failed = Some(error);
-            io::Error::other("not sent")
-        })
+        self.end_if_not(sent)
+    }
+
+    fn cluster(&mut self, name: &str, text: &str) -> io::Result<()> {
+        let sent = put_description(&self.server, name, text);
+        self.end_if_not(sent)
     }
 
     fn problem(&mut self, problem: Problem<'_>) {
         self.report.take(&problem, self.progress);
     }
+}
+
+impl Taking<'_> {
+    fn end_if_not(&mut self, sent: Result<()>) -> io::Result<()> {
+        sent.map_err(|error| {
+            self.failed = Some(error);
+            io::Error::other("not sent")
+        })
+    }
+}
+
+fn put_description(server: &Server, cluster: &str, text: &str) -> Result<()> {
+    let of = Description { cluster: cluster.to_owned(), text: text.to_owned() };
+    let body = minicbor::to_vec(&of).context("a description of a cluster cannot be written")?;
+    put(server, TRIES, DESCRIPTIONS, &body).map(|_| ())
 }
 
 /// Writes jobs as an archive; says whether there were any, and all have a place in it.
@@ -72,6 +95,10 @@ pub fn export(args: &ExportClusterCockpitArgs) -> Result<bool> {
         }
     }
     let mut writer = Writer::new(&args.dir, args.overwrite)?;
+    let body = server.fetch(DESCRIPTIONS, &[])?;
+    let described: Vec<Description> =
+        minicbor::decode(&body).context("the server's answer cannot be read")?;
+    described.into_iter().for_each(|of| writer.describe(of.cluster, of.text));
     let (progress, mut done) = (Progress::of_bytes(None), Done::default());
     let mut after: Option<u64> = None;
     loop {
@@ -115,9 +142,9 @@ impl Done {
 
     fn say(&self, args: &ExportClusterCockpitArgs) -> Result<bool> {
         let Done { written, same, left_out, refused } = self;
-        eprintln!("jobglass: {written} jobs written to {}, {same} were there", args.dir.display());
+        say!("jobglass: {written} jobs written to {}, {same} were there", args.dir.display());
         if left_out + refused > 0 {
-            eprintln!("jobglass: {refused} jobs and {left_out} series have no place in an archive");
+            say!("jobglass: {refused} jobs and {left_out} series have no place in an archive");
         }
         Ok(written + same > 0 && left_out + refused == 0)
     }

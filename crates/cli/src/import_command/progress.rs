@@ -97,7 +97,7 @@ impl Progress {
             let share = self.bar.length().map_or(String::new(), |all| {
                 format!(", {:.0} %", 100.0 * position as f64 / all.max(1) as f64)
             });
-            eprintln!("jobglass: {}{share}", self.pace(position, jobs));
+            say!("jobglass: {}{share}", self.pace(position, jobs));
         }
     }
 
@@ -112,9 +112,9 @@ impl Progress {
     /// A line that the bar does not overwrite.
     pub fn say(&self, text: &str) {
         if self.bar.is_hidden() {
-            eprintln!("{text}");
+            say!("{text}");
         } else {
-            self.bar.suspend(|| eprintln!("{text}"));
+            self.bar.suspend(|| say!("{text}"));
         }
     }
 

@@ -32,6 +32,8 @@ pub struct Report {
     pub rejected: u64,
     pub mended: u64,
     pub doubted: u64,
+    /// Errors that the source itself met.
+    reported: u64,
     /// Files that end before their end.
     broken: u64,
     /// What was seen, where the same comes again and again.
@@ -41,7 +43,8 @@ pub struct Report {
 impl Report {
     pub fn new(path: Option<PathBuf>) -> Report {
         let path = path.unwrap_or_else(|| FILE.into());
-        Report { path, file: None, error: None, rejected: 0, mended: 0, doubted: 0, broken: 0, seen: None }
+        let (file, error, seen) = (None, None, None);
+        Report { path, file, error, rejected: 0, mended: 0, doubted: 0, reported: 0, broken: 0, seen }
     }
 
     /// Adds to the file, and takes each problem once: one that is asked again says the same again.
@@ -50,7 +53,7 @@ impl Report {
     }
 
     pub fn problems(&self) -> u64 {
-        self.rejected + self.mended + self.doubted
+        self.rejected + self.mended + self.doubted + self.reported
     }
 
     pub fn take(&mut self, problem: &Problem<'_>, progress: &Progress) {
@@ -60,6 +63,9 @@ impl Report {
             return;
         }
         match problem.outcome {
+            // A warning: nothing that belongs to a job is lost.
+            Outcome::Ignored => return progress.say(&format!("jobglass: {problem}")),
+            Outcome::Reported => self.reported += 1,
             Outcome::Rejected => self.rejected += 1,
             Outcome::Mended => self.mended += 1,
             Outcome::Doubted => self.doubted += 1,
@@ -84,14 +90,7 @@ impl Report {
                 none.insert(BufWriter::new(options.open(&self.path)?))
             }
         };
-        writeln!(
-            file,
-            "# {}:{}: {}: {}",
-            problem.file,
-            problem.at,
-            outcome(problem.outcome),
-            problem.reason
-        )?;
+        writeln!(file, "# {}:{}: {}: {}", problem.file, problem.at, problem.outcome.name(), problem.reason)?;
         file.write_all(problem.text)?;
         writeln!(file)?;
         // Whoever runs for weeks, or is killed, keeps them all the same.
@@ -101,7 +100,7 @@ impl Report {
     /// A file cannot be read any further.
     pub fn broken(&mut self, why: &str) {
         self.broken += 1;
-        eprintln!("jobglass: {why}: it ends here, what came before is imported");
+        say!("jobglass: {why}: it ends here, what came before is imported");
     }
 
     /// Says in a line what became of all of them; whether there were none.
@@ -114,11 +113,12 @@ impl Report {
                 .with_context(|| format!("cannot keep what was rejected in {}", self.path.display()));
         }
         if self.problems() > 0 {
-            eprintln!(
-                "jobglass: {} rejected, {} mended, {} without a value that cannot be true: kept in {}",
+            say!(
+                "jobglass: {} rejected, {} mended, {} without a value that cannot be true, {} errors of the source: kept in {}",
                 self.rejected,
                 self.mended,
                 self.doubted,
+                self.reported,
                 self.path.display()
             );
         }
@@ -132,18 +132,23 @@ fn likeness(problem: &Problem<'_>) -> u64 {
     xxh3_64(&[problem.reason.to_string().as_bytes(), b"\0", start].concat())
 }
 
-fn outcome(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Rejected => "rejected",
-        Outcome::Mended => "mended",
-        Outcome::Doubted => "doubted",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use import::{At, Reason};
+
+    /// A column that is not known is no reason to fail; an error that Slurm met is one.
+    #[test]
+    fn a_warning_is_no_problem_and_an_error_of_the_source_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        for (outcome, is_good) in [(Outcome::Ignored, true), (Outcome::Reported, false)] {
+            let mut report = Report::new(Some(dir.path().join("rejects")));
+            let (at, reason) = (At::Line(1), Reason::UnknownField("Color".into()));
+            report.take(&Problem { file: "f", at, text: b"x", outcome, reason }, &Progress::none());
+            assert_eq!(report.finish().unwrap(), is_good, "{outcome:?}");
+            assert_eq!(dir.path().join("rejects").exists(), !is_good, "{outcome:?}");
+        }
+    }
 
     /// Also by a later import that adds to the file.
     #[test]

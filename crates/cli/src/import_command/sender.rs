@@ -12,7 +12,7 @@ use record::accounting::{Accounting, JOBS_MAX};
 use record::measure::{Measures, VALUES_MAX};
 use serde_json::Value;
 
-use crate::ask::Server;
+use crate::ask::{NotPosted, Server};
 
 /// A request is sent when it has so many bytes; the server takes eight million.
 const BYTES: usize = 4 << 20;
@@ -182,16 +182,25 @@ fn work(server: &Server, tries: u32, waiting: &Mutex<Receiver<Request>>) -> Resu
 
 /// Told again, a job is kept the same: so it is, when the server was not ready or did not answer.
 pub fn post(server: &Server, tries: u32, path: &str, body: &[u8]) -> Result<Value> {
+    again(tries, || server.post(path, body))
+}
+
+/// The same for what takes the place of what was there.
+pub fn put(server: &Server, tries: u32, path: &str, body: &[u8]) -> Result<Value> {
+    again(tries, || server.put_cbor(path, body))
+}
+
+fn again(tries: u32, send: impl Fn() -> Result<Value, NotPosted>) -> Result<Value> {
     let mut wait = FIRST_WAIT;
     for _ in 1..tries {
-        match server.post(path, body) {
+        match send() {
             Err(error) if error.is_passing => {
-                eprintln!("jobglass: {:#}; trying again in {} ms", error.why, wait.as_millis());
+                say!("jobglass: {:#}; trying again in {} ms", error.why, wait.as_millis());
                 thread::park_timeout(wait);
                 wait *= 2;
             }
             other => return other.map_err(|error| error.why),
         }
     }
-    server.post(path, body).map_err(|error| error.why)
+    send().map_err(|error| error.why)
 }

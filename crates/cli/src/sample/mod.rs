@@ -5,7 +5,7 @@ mod stats;
 mod table;
 
 use std::collections::BTreeMap;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,12 +20,13 @@ use rustix::time::{ClockId, clock_gettime};
 use sample::gpu::Setup;
 
 use crate::args::SampleArgs;
+use crate::output;
 pub use json::reading as reading_json;
 use stats::Cost;
 
 pub fn run(args: &SampleArgs) -> Result<bool> {
     let mut node = ThisNode::new(args.nvml.as_deref());
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(output::stdout());
     let mut costs = Vec::new();
     let repeat = if args.once { 1 } else { args.repeat };
     let mut due = Instant::now();

@@ -4,13 +4,14 @@ mod json;
 mod table;
 
 use std::collections::HashMap;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 
 use agent::spool::Reader;
 use anyhow::Result;
 use record::entry::{Entry, File, ObjectList};
 
 use crate::args::{Kind, SpoolReadArgs};
+use crate::output;
 pub use json::time;
 
 /// Files and lists that images refer to.
@@ -23,7 +24,7 @@ pub struct Known {
 /// Says whether there was something and it was whole.
 pub fn read(args: &SpoolReadArgs) -> Result<bool> {
     let (known, is_whole) = referred(args)?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(output::stdout());
     let mut printed = 0u64;
     let mut table = table::Table::default();
     let mut reader = Reader::open(&args.dir)?;
@@ -53,7 +54,7 @@ pub fn read(args: &SpoolReadArgs) -> Result<bool> {
         return Err(error.into());
     }
     if printed == 0 && is_whole {
-        eprintln!("jobglass: nothing in {}", args.dir.display());
+        say!("jobglass: nothing in {}", args.dir.display());
     }
     Ok(printed > 0 && is_whole)
 }
@@ -70,7 +71,7 @@ fn referred(args: &SpoolReadArgs) -> Result<(Known, bool)> {
             Ok(_) => {}
             Err(damage) => {
                 is_whole = false;
-                eprintln!("jobglass: damaged: {damage}");
+                say!("jobglass: damaged: {damage}");
             }
         }
     }

@@ -8,7 +8,7 @@ mod rows;
 mod screen;
 mod view;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::args::TopArgs;
 use crate::ask::{Server, server};
-use crate::table;
+use crate::{output, table};
 use keys::State;
 use screen::{Input, Screen};
 
@@ -31,7 +31,7 @@ fn ask(server: &Server) -> Result<Vec<Value>> {
 pub fn run(args: &TopArgs) -> Result<bool> {
     let server = server(&args.server)?;
     let state = State::new(args.sort, args.user.clone());
-    if args.json || args.once || !io::stdout().is_terminal() {
+    if args.json || args.once || !output::stdout().is_terminal() {
         return once(&server, &state, args.json);
     }
     live(&server, state, Duration::from_secs_f64(args.interval))
@@ -41,7 +41,7 @@ pub fn run(args: &TopArgs) -> Result<bool> {
 fn once(server: &Server, state: &State, json: bool) -> Result<bool> {
     let all = ask(server)?;
     let rows = rows::chosen(&all, state);
-    let mut out = io::stdout().lock();
+    let mut out = output::stdout();
     if json {
         for row in &rows {
             serde_json::to_writer(&mut out, row)?;
@@ -53,7 +53,7 @@ fn once(server: &Server, state: &State, json: bool) -> Result<bool> {
         }
     }
     if rows.is_empty() {
-        eprintln!("jobglass: no job runs");
+        say!("jobglass: no job runs");
     }
     Ok(!rows.is_empty())
 }

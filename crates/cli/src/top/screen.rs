@@ -15,6 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::keys::Key;
 use super::view::Line;
+use crate::output;
 
 /// A signal is noticed within this time.
 const SLICE: Duration = Duration::from_millis(200);
@@ -49,7 +50,7 @@ impl Screen {
         }));
         terminal::enable_raw_mode()?;
         let screen = Screen { ended, shown: Vec::new() };
-        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
+        execute!(output::stdout(), EnterAlternateScreen, cursor::Hide)?;
         Ok(screen)
     }
 
@@ -60,7 +61,7 @@ impl Screen {
         if page == self.shown {
             return Ok(());
         }
-        let mut out = io::BufWriter::new(io::stdout().lock());
+        let mut out = io::BufWriter::new(output::stdout());
         for (line, at) in page.iter().zip(0..) {
             let attribute = if line.is_bright { Attribute::Bold } else { Attribute::Reset };
             queue!(out, cursor::MoveTo(0, at), SetAttribute(attribute), Print(&line.text))?;
@@ -85,7 +86,7 @@ impl Screen {
             Event::Key(key) => meaning(key).map_or(Input::Nothing, Input::Key),
             Event::Resize(..) => {
                 // Terminals move lines about when they change their size.
-                execute!(io::stdout(), Clear(ClearType::All))?;
+                execute!(output::stdout(), Clear(ClearType::All))?;
                 self.shown.clear();
                 Input::Resized
             }
@@ -129,7 +130,7 @@ fn meaning(key: KeyEvent) -> Option<Key> {
 
 /// What fails here fails with the terminal gone.
 fn give_back() {
-    let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
+    let _ = execute!(output::stdout(), LeaveAlternateScreen, cursor::Show);
     let _ = terminal::disable_raw_mode();
 }
 

@@ -75,7 +75,9 @@ fn row(line: &[u8], clock: &Clock) -> Result<(Accounting, Vec<Reason>), Reason> 
     let mut doubts = Vec::new();
     times([submit, start, end], clock, &mut job, &mut doubts)?;
     take_nodes([&*text(nodes)].into_iter(), &mut job).ok_or_else(|| Reason::unreadable("nodes", nodes))?;
-    job.cpus = Some(number("ncores", cores)?);
+    // None is ever 0, and what waits has asked for them.
+    job.requested_cpus = Some(number("ncores", cores)?).filter(|cores| *cores > 0);
+    job.cpus = job.requested_cpus.filter(|_| job.start.is_some() || job.node_list.is_some()).or(job.cpus);
     job.time_limit = Some(number("timelimit", limit)?)
         .filter(|limit| *limit > 0)
         .and_then(|limit| limit.checked_mul(SECOND))

@@ -1,8 +1,10 @@
 //! The directory with jobs that are over: `version.txt`, `CLUSTER/cluster.json`, and for each job
-//! `CLUSTER/<number / 1000>/<number % 1000>/<start>/` with `meta.json` and `data.json`, mostly as `data.json.gz`.
+//! `CLUSTER/<number / 1000>/<number % 1000>/<start>/` with `meta.json` and `data.json`, mostly as `data.json.gz`. `cluster.json`
+//! says how metrics are aggregated, and is kept as it is for the way back.
 //!
 //! Of the versions 1 to 3 all is read that has the form of these. One job is in memory at a time.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -10,11 +12,15 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 
 use super::bounded::Bounded;
+use super::scope::Aggregations;
 use super::{Error, Known, Takes, data, meta};
 use crate::sink::{At, Outcome, Problem, Reason};
 
 /// The newest version that is understood.
 pub(super) const VERSION: u64 = 3;
+
+/// A description of a cluster is sent at once.
+const CLUSTER_MAX: u64 = 4 << 20;
 
 /// How an archive is read.
 #[derive(Debug, Clone)]
@@ -33,10 +39,14 @@ impl Default for Options {
 /// Reads all jobs, by cluster, number and start.
 pub fn read(dir: &Path, options: &Options, sink: &mut impl Takes) -> Result<(), Error> {
     check_version(dir)?;
-    let mut walk = Walk { options, sink, jobs: 0 };
+    let mut walk =
+        Walk { options, sink, jobs: 0, aggregations: Aggregations::default(), unclear: HashSet::new() };
     let mut clusters = directories(dir).map_err(Error::io(dir))?;
     clusters.sort();
-    clusters.iter().try_for_each(|cluster| walk.descend(cluster, 3))
+    clusters.iter().try_for_each(|cluster| {
+        walk.cluster(cluster)?;
+        walk.descend(cluster, 3)
+    })
 }
 
 /// The version that an archive says it has.
@@ -57,6 +67,10 @@ struct Walk<'a, S> {
     options: &'a Options,
     sink: &'a mut S,
     jobs: u64,
+    /// Of the cluster that is read.
+    aggregations: Aggregations,
+    /// What of it was reported, and is the same in each job.
+    unclear: HashSet<Reason>,
 }
 
 impl<S: Takes> Walk<'_, S> {
@@ -79,10 +93,30 @@ impl<S: Takes> Walk<'_, S> {
         numbered.iter().try_for_each(|(_, path)| self.descend(path, levels - 1))
     }
 
+    /// Reads what there is of a description: without one, jobs are read all the same.
+    fn cluster(&mut self, dir: &Path) -> Result<(), Error> {
+        (self.aggregations, self.unclear) = (Aggregations::default(), HashSet::new());
+        let (file, name) = (dir.join("cluster.json"), dir.file_name().and_then(|name| name.to_str()));
+        let Some(name) = name.filter(|_| file.exists()) else { return Ok(()) };
+        let text = whole(&file, "cluster.json", CLUSTER_MAX)
+            .and_then(|bytes| String::from_utf8(bytes).map_err(|_| Reason::NoText));
+        let read = text.and_then(|text| Ok((description(&text)?, text)));
+        match read {
+            Ok((aggregations, text)) => {
+                self.aggregations = aggregations;
+                self.sink.cluster(name, &text).map_err(Error::io(&file))
+            }
+            Err(reason) => {
+                self.report(&file, b"", Outcome::Doubted, reason);
+                Ok(())
+            }
+        }
+    }
+
     fn job(&mut self, dir: &Path) -> io::Result<()> {
         self.jobs += 1;
         let file = dir.join("meta.json");
-        let (bytes, found) = match whole(&file) {
+        let (bytes, found) = match whole(&file, "meta.json", meta::META_MAX) {
             Ok(bytes) => {
                 let found = meta::read(&bytes);
                 (bytes, found)
@@ -105,10 +139,13 @@ impl<S: Takes> Walk<'_, S> {
 
     /// A job whose series cannot be read is still a job.
     fn series(&mut self, dir: &Path, known: &mut Known) {
-        let (file, read) = series(dir, self.options.data_max, known);
-        if let Err(reason) = read {
-            let text = known.job.shown.clone();
-            self.report(&file, text.as_bytes(), Outcome::Doubted, reason);
+        let (file, read) = series(dir, self.options.data_max, &self.aggregations, known);
+        let text = known.job.shown.clone();
+        for reason in read.unwrap_or_else(|reason| vec![reason]) {
+            let is_of_cluster = matches!(reason, Reason::NoAggregation { .. });
+            if !is_of_cluster || self.unclear.insert(reason.clone()) {
+                self.report(&file, text.as_bytes(), Outcome::Doubted, reason);
+            }
         }
     }
 
@@ -118,11 +155,23 @@ impl<S: Takes> Walk<'_, S> {
     }
 }
 
-/// Which file has the series, and whether they could be read.
-fn series(dir: &Path, max: u64, known: &mut Known) -> (PathBuf, Result<(), Reason>) {
+/// How the metrics of a cluster are aggregated.
+fn description(text: &str) -> Result<Aggregations, Reason> {
+    let broken = |error: String| Reason::Broken { what: "cluster.json", error };
+    let value = serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
+    Aggregations::of(&value).ok_or_else(|| broken("no object".to_owned()))
+}
+
+/// Which file has the series, and what of them could not be read.
+fn series(
+    dir: &Path,
+    max: u64,
+    aggregations: &Aggregations,
+    known: &mut Known,
+) -> (PathBuf, Result<Vec<Reason>, Reason>) {
     let (packed, plain) = (dir.join("data.json.gz"), dir.join("data.json"));
     match File::open(&packed) {
-        Ok(file) => return (packed, data::read(MultiGzDecoder::new(file), max, known)),
+        Ok(file) => return (packed, data::read(MultiGzDecoder::new(file), max, aggregations, known)),
         Err(error) if error.kind() != ErrorKind::NotFound => {
             return (packed, Err(broken("data.json.gz", &error)));
         }
@@ -134,20 +183,18 @@ fn series(dir: &Path, max: u64, known: &mut Known) -> (PathBuf, Result<(), Reaso
         return (zstd, Err(Reason::Broken { what: "data.json.zst", error }));
     }
     let read = match File::open(&plain) {
-        Ok(file) => data::read(file, max, known),
+        Ok(file) => data::read(file, max, aggregations, known),
         Err(error) => Err(broken("data.json", &error)),
     };
     (plain, read)
 }
 
-fn whole(file: &Path) -> Result<Vec<u8>, Reason> {
+fn whole(file: &Path, what: &'static str, max: u64) -> Result<Vec<u8>, Reason> {
     let mut bytes = Vec::new();
-    let opened = File::open(file).map_err(|error| broken("meta.json", &error))?;
-    match Bounded::new(opened, meta::META_MAX).read_to_end(&mut bytes) {
-        Err(error) if error.kind() == ErrorKind::FileTooLarge => {
-            Err(Reason::TooLong(meta::META_MAX as usize))
-        }
-        Err(error) => Err(broken("meta.json", &error)),
+    let opened = File::open(file).map_err(|error| broken(what, &error))?;
+    match Bounded::new(opened, max).read_to_end(&mut bytes) {
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => Err(Reason::TooLong(max as usize)),
+        Err(error) => Err(broken(what, &error)),
         Ok(_) => Ok(bytes),
     }
 }

@@ -42,6 +42,9 @@ const COLUMNS: [(&str, &str, bool); 22] = [
     ("partition", "partition", false),
 ];
 
+/// Zero stands for what is not known in these; `meta.json` has no such zero.
+const NEVER_ZERO: [&str; 3] = ["submitTime", "walltime", "numHwthreads"];
+
 /// Without these there is no job.
 const NEEDED: [&str; 4] = ["job_id", "cluster", "start_time", "job_state"];
 
@@ -162,6 +165,7 @@ fn map(row: &Row, columns: &[String], tags: Option<Value>) -> Result<Map<String,
         let value = row.get_ref(at).map_err(|error| error.to_string());
         let value = value.and_then(|value| if is_json { parsed(value) } else { plain(value) });
         match value {
+            Ok(Some(value)) if value == 0 && NEVER_ZERO.contains(&key) => {}
             Ok(Some(value)) => drop(map.insert(key.to_owned(), value)),
             Ok(None) => {}
             Err(error) => {

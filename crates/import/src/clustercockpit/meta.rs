@@ -1,5 +1,8 @@
 //! `meta.json`: one job, without its series.
 //!
+//! All of it is kept as it is, besides what our record has a field for: the batch system may say something else, and zero is not
+//! always the same as nothing.
+//!
 //! Versions differ in a few keys: the first two have `exclusive` (0, 1, 2) for what is `shared` since. Zero stands for
 //! unknown in times, limits and numbers of processors, and for none in `arrayJobId`. A text that is empty is unknown.
 
@@ -51,8 +54,9 @@ pub fn read(bytes: &[u8]) -> Result<(Known, Vec<Reason>), Reason> {
 
 /// A job by the keys of `meta.json`.
 pub(super) fn job(map: Map<String, Value>) -> Result<(Known, Vec<Reason>), Reason> {
+    let mut whole = map.clone();
     let mut fields = Fields { map, doubts: Vec::new() };
-    let mut job = Accounting::default();
+    let mut job = Accounting { from_monitoring: true, ..Accounting::default() };
     name(&mut fields, &mut job)?;
     job.user = fields.text("user")?;
     job.account = fields.text("project")?;
@@ -62,13 +66,13 @@ pub(super) fn job(map: Map<String, Value>) -> Result<(Known, Vec<Reason>), Reaso
     given(&mut fields, &mut job)?;
     placed(&mut fields, &mut job)?;
     let told = summary::told(&reference(&job), &fields.map, &mut fields.doubts);
-    share(&mut fields.map);
-    job.is_shared = fields.map.get("shared").and_then(Value::as_str).map(|shared| shared != "none");
-    job.others = others(fields.map);
+    share(&mut whole);
+    job.is_shared = whole.get("shared").and_then(Value::as_str).map(|shared| shared != "none");
+    job.others = others(whole);
     Ok((Known { job, measures: Measures { series: Vec::new(), told } }, fields.doubts))
 }
 
-/// What is not taken yet; what stays is kept as it is.
+/// What is not taken yet.
 struct Fields {
     map: Map<String, Value>,
     doubts: Vec<Reason>,
@@ -151,7 +155,7 @@ fn given(fields: &mut Fields, job: &mut Accounting) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Where it ran. A list that says more than we have fields for is kept besides.
+/// Where it ran.
 fn placed(fields: &mut Fields, job: &mut Accounting) -> Result<(), Reason> {
     let Some(list) = fields.take("resources") else { return Ok(()) };
     let odd = || unreadable("resources", &list);
@@ -160,11 +164,6 @@ fn placed(fields: &mut Fields, job: &mut Accounting) -> Result<(), Reason> {
     }
     let folded = hostlist::fold(job.placed.iter().map(|placed| &*placed.host));
     job.node_list = Some(folded.map_err(|_| odd())?).filter(|list| !list.is_empty());
-    let is_ours = |key: &String| matches!(key.as_str(), "hostname" | "hwthreads" | "accelerators");
-    let says_more = |resource: &Value| resource.as_object().is_some_and(|map| !map.keys().all(is_ours));
-    if list.as_array().is_some_and(|list| list.iter().any(says_more)) {
-        fields.map.insert("resources".into(), list);
-    }
     Ok(())
 }
 

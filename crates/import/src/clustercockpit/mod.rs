@@ -3,10 +3,11 @@
 //! * [`archive`]: the directory in which it keeps jobs that are over, with what was measured in them.
 //! * `database`, with the feature `clustercockpit`: `job.db`, which has all jobs and their means, but no series.
 //! * [`meta`] and [`data`]: the two files of a job, from bytes.
+//! * [`scope`]: what of a metric counts as a node's, where parts of nodes were measured.
 //! * [`write`]: a job in their form.
 //!
-//! Metrics keep their names. What has no field in our records is kept as an [`Other`], `clustercockpit.` and the key of
-//! `meta.json`, so that a job that is written again says the same.
+//! Metrics keep their names. All of `meta.json` is kept as [`Other`]s besides, `clustercockpit.` and the key, so that a job that is
+//! written again says the same, whatever its batch system said of it since.
 
 use std::io;
 
@@ -21,6 +22,7 @@ pub mod data;
 #[cfg(feature = "clustercockpit")]
 pub mod database;
 pub mod meta;
+pub mod scope;
 mod summary;
 mod unit;
 pub mod write;
@@ -42,6 +44,10 @@ pub struct Known {
 pub trait Takes {
     /// An error ends the reading.
     fn job(&mut self, known: Known) -> io::Result<()>;
+    /// A cluster and its `cluster.json` as it is, before its jobs.
+    fn cluster(&mut self, _name: &str, _text: &str) -> io::Result<()> {
+        Ok(())
+    }
     fn problem(&mut self, problem: Problem<'_>);
 }
 
@@ -49,6 +55,8 @@ pub trait Takes {
 #[derive(Debug, Default)]
 pub struct Collected {
     pub jobs: Vec<Known>,
+    /// Clusters with their descriptions.
+    pub clusters: Vec<(String, String)>,
     /// As they are shown to people.
     pub problems: Vec<String>,
     pub reasons: Vec<Reason>,
@@ -57,6 +65,11 @@ pub struct Collected {
 impl Takes for Collected {
     fn job(&mut self, known: Known) -> io::Result<()> {
         self.jobs.push(known);
+        Ok(())
+    }
+
+    fn cluster(&mut self, name: &str, text: &str) -> io::Result<()> {
+        self.clusters.push((name.to_owned(), text.to_owned()));
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use crate::monitor::NAME_MAX;
 use crate::utf8::text;
 
-/// The types of the plugins that [`crate::mapping`] knows, for a site that has no file at hand.
+/// All types of collectd 5.12 and later, for a site that has no file at hand.
 pub const SHIPPED: &str = include_str!("types.db");
 
 /// How a value is to be read.

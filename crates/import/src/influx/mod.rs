@@ -22,12 +22,15 @@ use record::entry::Nanos;
 use crate::monitor::{Dropped, Path, Reading, System, Take, Value, name, named, number, time};
 use crate::number::whole;
 use crate::time::SECOND;
+use crate::utf8::text;
 use cursor::{Cursor, unescaped};
 
 /// Tags in the names of which a host may be, the better first.
 const HOST: [&str; 2] = ["hostname", "host"];
 const TAGS_MAX: usize = 64;
 const FIELDS_MAX: usize = 1024;
+/// So much of a line that is broken is shown.
+const SHOWN_MAX: usize = 200;
 
 /// What a time is counted in, as the request for writing says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,19 +64,59 @@ impl Precision {
     }
 }
 
-/// Takes all values of a body. A line without a time has that of its receipt, `now`. A line that is broken does not stop
-/// the next one.
-pub fn read(body: &[u8], precision: Precision, now: Nanos, take: &mut impl Take) {
-    let mut cursor = Cursor(body);
+/// What became of the lines of a body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// Of those that have their form, whatever became of their values.
+    pub good: u64,
+    pub bad: u64,
+    pub first_bad: Option<BadLine>,
+}
+
+/// A line that is not line protocol.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unable to parse `{text}`: {why} (line {line})")]
+pub struct BadLine {
+    /// From one on.
+    pub line: u64,
+    /// Its beginning.
+    pub text: String,
+    pub why: Dropped,
+}
+
+impl BadLine {
+    /// The line that begins so far behind the start of the body.
+    fn at(body: &[u8], start: usize, why: Dropped) -> BadLine {
+        let (before, rest) = body.split_at(start);
+        let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+        BadLine {
+            line: 1 + memchr::memchr_iter(b'\n', before).count() as u64,
+            text: text(line).chars().take(SHOWN_MAX).collect(),
+            why,
+        }
+    }
+}
+
+/// Takes all values of a body, and says which lines have not the form. A line without a time has that of its receipt, `now`.
+/// A line that is broken does not stop the next one.
+pub fn read(body: &[u8], precision: Precision, now: Nanos, take: &mut impl Take) -> Lines {
+    let (mut cursor, mut lines) = (Cursor(body), Lines::default());
     while cursor.skip_to_line() {
+        let start = body.len() - cursor.0.len();
         match line(&mut cursor, precision, now) {
-            Ok(line) => line.take(take),
+            Ok(line) => {
+                lines.good += 1;
+                line.take(take);
+            }
             Err(why) => {
+                lines.bad += 1;
+                lines.first_bad.get_or_insert_with(|| BadLine::at(body, start, why));
                 take.dropped(why);
                 cursor.skip_line();
             }
         }
     }
+    lines
 }
 
 /// A field with its value, or why it has none for us.

@@ -6,6 +6,7 @@ use record::entry::Nanos;
 use record::metric::{Kind, Metric};
 
 use super::rates::{Rates, Told, Unused};
+use super::shares::{Host, Shares};
 use super::table::{Join, Purpose, Rule, Table};
 use crate::monitor::{Counts, Reading, Value};
 use crate::recent::Recent;
@@ -25,6 +26,8 @@ pub struct Point {
     pub join: Join,
     /// The parts without which the whole is unknown. None named: all that there ever were.
     pub needs: Vec<String>,
+    /// What it counts, where it is nothing in our catalogue.
+    pub unit: Option<String>,
     pub amount: Amount,
 }
 
@@ -68,7 +71,9 @@ pub struct Mapper {
     table: Arc<Table>,
     rates: Rates,
     /// How many cores each host has.
-    cores: Recent<(Option<String>, String), f64>,
+    cores: Recent<Host, f64>,
+    /// What was told before that.
+    shares: Shares,
     skipped: Counts<Skipped>,
     unmapped: u64,
 }
@@ -76,13 +81,15 @@ pub struct Mapper {
 impl Mapper {
     /// Remembers at most so many series, and as many hosts.
     pub fn new(table: Table, bound: usize) -> Self {
-        let (rates, cores) = (Rates::new(bound), Recent::new(bound));
-        Mapper { table: Arc::new(table), rates, cores, skipped: Counts::default(), unmapped: 0 }
+        let (rates, cores, shares) = (Rates::new(bound), Recent::new(bound), Shares::default());
+        Mapper { table: Arc::new(table), rates, cores, shares, skipped: Counts::default(), unmapped: 0 }
     }
 
-    /// What gave no point, by reason.
-    pub fn skipped(&self) -> &Counts<Skipped> {
-        &self.skipped
+    /// What gave no point, or none yet, by reason.
+    pub fn skipped(&self) -> Counts<Skipped> {
+        let mut skipped = self.skipped.clone();
+        skipped.add(Skipped::CoresUnknown, self.shares.waiting() + self.shares.dropped());
+        skipped
     }
 
     /// How many readings the table has no row for; they keep their own names.
@@ -105,25 +112,37 @@ impl Mapper {
             let told = self.rates.see(reading, false).map_err(Skipped::Unused);
             return self.kept(told.map(|told| vec![point(reading, target, None, amount(told, 1.0))]));
         }
+        let mut points = Vec::new();
         for rule in &rules {
-            self.learn(rule, reading);
+            points.extend(self.learn(rule, reading));
         }
         let measuring: Vec<&Rule> = rules.iter().copied().filter(|rule| rule.measures(reading)).collect();
         if measuring.is_empty() {
             let is_learned = rules.iter().any(|rule| rule.learns());
-            return self.kept(Err(if is_learned { Skipped::Learned } else { Skipped::Ignored }));
+            self.skipped.count(if is_learned { Skipped::Learned } else { Skipped::Ignored });
+            return points;
         }
         let is_sum = measuring.iter().any(|rule| self.is_sum(rule, reading));
         let told = match self.rates.see(reading, is_sum) {
             Ok(told) => told,
-            Err(why) => return self.kept(Err(Skipped::Unused(why))),
+            Err(why) => {
+                self.skipped.count(Skipped::Unused(why));
+                return points;
+            }
         };
-        let mut points = Vec::new();
         for rule in measuring {
-            let made = self.measure(rule, reading, told).map(|point| vec![point]);
+            let made = self.measure(rule, reading, told);
             points.extend(self.kept(made));
         }
         points
+    }
+
+    /// What waits for a number of cores that nobody will say: what was counted of them has to do.
+    pub fn finish(&mut self) -> Vec<Point> {
+        let hosts = self.shares.hosts();
+        let known = hosts.into_iter().filter_map(|host| Some((self.cores.get(&host).copied()?, host)));
+        let known: Vec<(f64, Host)> = known.collect();
+        known.iter().flat_map(|(cores, host)| self.shares.of(host, *cores)).collect()
     }
 
     fn kept(&mut self, made: Result<Vec<Point>, Skipped>) -> Vec<Point> {
@@ -143,7 +162,8 @@ impl Mapper {
         }
     }
 
-    fn learn(&mut self, rule: &Rule, reading: &Reading) {
+    /// How many cores there are; if somebody says so, what has waited for that.
+    fn learn(&mut self, rule: &Rule, reading: &Reading) -> Vec<Point> {
         let key = (reading.cluster.clone(), reading.host.clone());
         let cores = match (&rule.purpose, reading.value) {
             (Purpose::LearnCores, Value::Gauge(cores)) => Some(cores),
@@ -153,19 +173,18 @@ impl Mapper {
             }
             _ => None,
         };
-        if let Some(cores) = cores.filter(|cores| (1.0..=CORES_MAX).contains(cores)) {
-            self.cores.insert(key, cores);
-        }
+        let Some(cores) = cores.filter(|cores| (1.0..=CORES_MAX).contains(cores)) else { return Vec::new() };
+        // The first of those that are told apart says nothing of how many follow.
+        let is_said = matches!(rule.purpose, Purpose::LearnCores);
+        let points = if is_said { self.shares.of(&key, cores) } else { Vec::new() };
+        self.cores.insert(key, cores);
+        points
     }
 
-    fn measure(&mut self, rule: &Rule, reading: &Reading, told: Told) -> Result<Point, Skipped> {
+    fn measure(&mut self, rule: &Rule, reading: &Reading, told: Told) -> Result<Vec<Point>, Skipped> {
         let unit = self.table.unit(rule, reading.unit.as_deref());
         let mut times = unit.map_or(1.0, |unit| unit.times);
         let (is_rate, is_share) = unit.map_or((false, false), |unit| (unit.each_second, unit.of_all_cores));
-        if is_share {
-            let key = (reading.cluster.clone(), reading.host.clone());
-            times *= self.cores.get(&key).copied().ok_or(Skipped::CoresUnknown)?;
-        }
         if rule.is_minus {
             times = -times;
         }
@@ -186,12 +205,32 @@ impl Mapper {
             (Some(Kind::Gauge), Told::Rate { .. }) | (Some(Kind::Counter), Told::Level(_)) => {
                 Err(Skipped::WrongKind)
             }
-            _ => Ok(point(reading, target, Some(rule), amount(told, times))),
+            _ if is_share => Ok(self.share(point(reading, target, Some(rule), amount(told, times)))),
+            _ => Ok(vec![point(reading, target, Some(rule), amount(told, times))]),
         }
+    }
+
+    /// Of all cores, whose number may be said later; with what has waited for it.
+    fn share(&mut self, point: Point) -> Vec<Point> {
+        let host = (point.cluster.clone(), point.host.clone());
+        let Some(cores) = self.cores.get(&host).copied() else {
+            self.shares.wait(host, point);
+            return Vec::new();
+        };
+        let mut points = self.shares.of(&host, cores);
+        points.push(Point { amount: point.amount.times(cores), ..point });
+        points
     }
 }
 
 impl Rule {
+    fn label(&self) -> Option<String> {
+        match &self.purpose {
+            Purpose::Own { label, .. } => label.clone(),
+            _ => None,
+        }
+    }
+
     fn learns(&self) -> bool {
         matches!(self.purpose, Purpose::LearnCores | Purpose::LearnCore)
     }
@@ -202,11 +241,21 @@ impl Rule {
     }
 }
 
-fn amount(told: Told, times: f64) -> Amount {
-    match told {
-        Told::Level(level) => Amount::Level(level * times),
-        Told::Rate { per_second, since } => Amount::Rate { per_second: per_second * times, since },
+impl Amount {
+    pub(super) fn times(self, times: f64) -> Amount {
+        match self {
+            Amount::Level(level) => Amount::Level(level * times),
+            Amount::Rate { per_second, since } => Amount::Rate { per_second: per_second * times, since },
+        }
     }
+}
+
+fn amount(told: Told, times: f64) -> Amount {
+    let plain = match told {
+        Told::Level(level) => Amount::Level(level),
+        Told::Rate { per_second, since } => Amount::Rate { per_second, since },
+    };
+    plain.times(times)
 }
 
 fn point(reading: &Reading, target: Target, rule: Option<&Rule>, amount: Amount) -> Point {
@@ -218,6 +267,7 @@ fn point(reading: &Reading, target: Target, rule: Option<&Rule>, amount: Amount)
         part: rule.map_or(String::new(), |rule| rule.part_of(&reading.path).into_owned()),
         join: rule.map_or(Join::Each, |rule| rule.join),
         needs: rule.map_or(Vec::new(), |rule| rule.needs.clone()),
+        unit: rule.map_or_else(|| reading.unit.clone(), Rule::label),
         amount,
     }
 }

@@ -1,4 +1,4 @@
-//! Names with a wildcard: `*` stands for anything, `#` for a digit or more.
+//! Names with a wildcard: `*` stands for anything, `#` for a digit or more, `|` stands between names that are all meant.
 
 use serde::Deserialize;
 
@@ -8,12 +8,12 @@ pub struct Pattern(String);
 
 impl Pattern {
     pub fn matches(&self, text: &str) -> bool {
-        matches(self.0.as_bytes(), text.as_bytes())
+        self.0.split('|').any(|name| matches(name.as_bytes(), text.as_bytes()))
     }
 
     /// The text it is, if it stands for one only.
     pub fn literal(&self) -> Option<&str> {
-        (!self.0.contains(['*', '#'])).then_some(&*self.0)
+        (!self.0.contains(['*', '#', '|'])).then_some(&*self.0)
     }
 }
 
@@ -62,6 +62,10 @@ mod tests {
             ("*_temp_*", "temp", false),
             ("a*b*c", "abbbc", true),
             ("a*b*c", "ac", false),
+            ("open|close|link_*", "close", true),
+            ("open|close|link_*", "link_downed", true),
+            ("open|close|link_*", "open|close", false),
+            ("open|close", "", false),
         ] {
             assert_eq!(Pattern(pattern.into()).matches(text), expected, "{pattern} {text}");
         }

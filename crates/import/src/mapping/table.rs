@@ -21,13 +21,14 @@
 //! except = "interfaces"            # a list of parts that do not count
 //! minus = true                     # what is told is to be taken off
 //! counter = true                   # of an own name: it only grows
+//! label = "W"                      # of an own name: what its values count, for people; else it is that of the unit
 //!
 //! [except]
 //! interfaces = ["lo"]
 //! ```
 //!
-//! In what is compared `*` stands for anything and `#` for digits. Every row that matches counts, so one series may be a
-//! part of two metrics.
+//! In what is compared `*` stands for anything and `#` for digits, and `|` is between names of which one must match. A tag that a
+//! series does not have is empty. Every row that matches counts, so one series may be a part of two metrics.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -110,6 +111,7 @@ pub(super) enum Purpose {
     Own {
         name: String,
         is_counter: bool,
+        label: Option<String>,
     },
     /// The value is the number of cores.
     LearnCores,
@@ -187,6 +189,7 @@ struct Row {
     ignore: bool,
     #[serde(default)]
     counter: bool,
+    label: Option<String>,
     unit: Option<String>,
     #[serde(default)]
     always: bool,
@@ -287,9 +290,23 @@ impl Table {
     }
 }
 
+impl Unit {
+    /// What an own name counts in it.
+    fn label(&self, is_counter: bool) -> Option<String> {
+        let one = match self.of {
+            metric::Unit::Bytes => "bytes",
+            metric::Unit::Nanoseconds => "ns",
+            metric::Unit::MegaHertz => "MHz",
+            _ => return None,
+        };
+        let is_rate = is_counter || self.each_second;
+        Some(if is_rate { format!("{one}/s") } else { one.to_owned() })
+    }
+}
+
 impl Row {
     fn rule(self, unit: Option<Unit>, except: Vec<Pattern>) -> Result<Rule, Reason> {
-        let purpose = self.purpose()?;
+        let purpose = self.purpose(unit.as_ref())?;
         self.check(&purpose, unit.as_ref())?;
         Ok(Rule {
             matching: Matching {
@@ -325,14 +342,15 @@ impl Row {
         if needs_part && self.part.is_none() { Err(Reason::NoPart) } else { Ok(()) }
     }
 
-    fn purpose(&self) -> Result<Purpose, Reason> {
+    fn purpose(&self, unit: Option<&Unit>) -> Result<Purpose, Reason> {
         match (&self.metric, &self.own, self.learn, self.ignore) {
             (Some(name), None, None, false) => metric::by_name(name)
                 .filter(|metric| metric.of == metric::Of::Node)
                 .map(Purpose::Metric)
                 .ok_or_else(|| Reason::UnknownMetric(name.clone())),
             (None, Some(name), None, false) => {
-                Ok(Purpose::Own { name: name.clone(), is_counter: self.counter })
+                let label = self.label.clone().or_else(|| unit.and_then(|unit| unit.label(self.counter)));
+                Ok(Purpose::Own { name: name.clone(), is_counter: self.counter, label })
             }
             (None, None, Some(Learn::Cores), false) => Ok(Purpose::LearnCores),
             (None, None, Some(Learn::Core), false) => Ok(Purpose::LearnCore),
@@ -350,7 +368,7 @@ impl Matching {
             && fits(&self.kind, &path.kind)
             && fits(&self.kind_instance, &path.kind_instance)
             && fits(&self.source, &path.source)
-            && self.tags.iter().all(|(key, value)| path.tag(key).is_some_and(|tag| value.matches(tag)))
+            && self.tags.iter().all(|(key, value)| value.matches(path.tag(key).unwrap_or_default()))
     }
 }
 

@@ -19,7 +19,7 @@ pub type Cuts = Vec<Range<usize>>;
 /// Which fields a line has, in which order, and what is between them.
 pub struct Layout {
     pub fields: Vec<&'static Field>,
-    delimiter: Finder<'static>,
+    pub delimiter: Finder<'static>,
     /// Whether a delimiter is also behind the last field (`-p`, not `-P`); unknown until a line shows it.
     is_closed: Option<bool>,
 }
@@ -40,6 +40,11 @@ impl Layout {
     /// Cuts a line, and says whether it may be all of a record.
     pub fn cut(&self, line: &[u8], cuts: &mut Cuts) -> bool {
         pieces(line, &self.delimiter, cuts);
+        self.take_end(cuts)
+    }
+
+    /// Takes away what is behind the last delimiter where lines end with one, and says whether the pieces may be all of a record.
+    pub fn take_end(&self, cuts: &mut Cuts) -> bool {
         let has_end = has_end(cuts);
         if self.is_closed == Some(true) && has_end {
             cuts.pop();

@@ -6,6 +6,7 @@ use record::accounting::{
 use record::bytes::Bytes;
 use record::entry::Nanos;
 
+use super::complete::from_lists;
 use super::field::{Field, Slot};
 use super::id::Id;
 use super::tres::{self, Kind};
@@ -29,6 +30,8 @@ pub struct Draft {
     pub start: Option<Moment>,
     pub end: Option<Moment>,
     pub suspended: Option<Nanos>,
+    /// Slurm says that it got no nodes, or never began.
+    pub is_unassigned: bool,
     step: Option<String>,
     /// What was left out, and why.
     pub doubts: Vec<Reason>,
@@ -93,7 +96,7 @@ impl Draft {
         of: fn(&mut Draft) -> &mut Option<Moment>,
     ) -> Parsed {
         match clock.time(text)? {
-            Told::Nothing => {}
+            Told::Nothing => self.is_unassigned |= field.name == "Start",
             Told::At(moment) => *of(self) = Some(moment),
             Told::Impossible => {
                 self.doubts.push(Reason::ImpossibleTime { field: field.name, text: quoted(text) });
@@ -221,6 +224,7 @@ impl Draft {
 
     pub fn node_list(&mut self, text: &[u8]) -> Parsed {
         if matches!(text, b"None assigned" | b"None" | b"(null)") {
+            self.is_unassigned = true;
             return Some(());
         }
         let has_blank = text.iter().any(u8::is_ascii_whitespace);
@@ -249,6 +253,7 @@ impl Draft {
         self.name();
         self.times();
         self.processors();
+        from_lists(&mut self.job, self.is_unassigned);
         Finished { job: self.job, step: self.step, doubts: self.doubts }
     }
 
@@ -258,6 +263,8 @@ impl Draft {
             Some(raw) if job.shown.is_empty() => job.shown = raw.clone(),
             // A task of an array or a component has a number of its own, which the shown name does not tell.
             None if job.array_job.is_none() && job.het_job.is_none() => job.job = Some(job.shown.clone()),
+            // Tasks that wait together have the number of their array; the last of them keeps it.
+            None if job.array_waiting.is_some() => job.job = job.array_job.map(|job| job.to_string()),
             None if job.het_offset == Some(0) => job.job = job.het_job.map(|job| job.to_string()),
             _ => {}
         }
@@ -277,6 +284,9 @@ impl Draft {
         if end < start {
             self.job.end = None;
             self.doubts.push(Reason::EndBeforeStart);
+        } else if self.job.elapsed.is_none() {
+            let between = nanos(end - start);
+            self.job.elapsed = between.map(|between| between.saturating_sub(self.suspended.unwrap_or(0)));
         }
     }
 

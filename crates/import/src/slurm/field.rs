@@ -38,6 +38,9 @@ pub enum Slot {
     Other(fn(&mut Draft, &[u8]) -> Option<()>),
 }
 
+/// A column of which only its place is known: anything may be in it.
+pub static UNKNOWN: Field = Field { name: "a column that is not known", slot: SkippedAny };
+
 impl Field {
     /// By its name, in any case, perhaps with the width that was asked for: `JobName%30`.
     pub fn named(name: &str) -> Option<&'static Field> {
@@ -48,6 +51,10 @@ impl Field {
     /// Whether anything may be in it.
     pub fn is_any(&self) -> bool {
         matches!(self.slot, Any(_) | SkippedAny)
+    }
+
+    pub fn is_known(&self) -> bool {
+        !std::ptr::eq(self, &UNKNOWN)
     }
 
     pub fn is_id(&self) -> bool {
@@ -205,7 +212,7 @@ static FIELDS: &[Field] = &[
     field("ReqCPUS", Count(|job| &mut job.requested_cpus)),
     field("ReqGRES", Skipped),
     field("ReqMem", Other(Draft::memory)),
-    field("ReqNodes", Skipped),
+    field("ReqNodes", Count(|job| &mut job.requested_nodes)),
     field("ReqReservation", Skipped),
     field("ReqTRES", Given(|job| &mut job.requested)),
     field("Reservation", Word(|job| &mut job.reservation)),

@@ -1,5 +1,7 @@
 //! The names of jobs and steps: `12`, `12_3`, `12_[4-9%2]`, `12+1`, and with `.batch` or `.0` behind them.
 
+use record::accounting::count_tasks;
+
 use crate::number::whole;
 
 /// What a name says.
@@ -28,7 +30,7 @@ impl<'a> Id<'a> {
         if let Some((job, task)) = shown.split_once('_') {
             id.job = number(job)?;
             match task.strip_prefix('[').and_then(|tasks| tasks.strip_suffix(']')) {
-                Some(tasks) => id.waiting = Some(tasks).filter(|tasks| is_tasks(tasks)),
+                Some(tasks) => id.waiting = Some(tasks).filter(|tasks| count_tasks(tasks).is_some()),
                 None => id.task = number(task),
             }
             (id.task.is_some() || id.waiting.is_some()).then_some(id)
@@ -49,12 +51,6 @@ fn number(text: &str) -> Option<u64> {
 fn is_step(text: &str) -> bool {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'_';
     !text.is_empty() && text.len() <= 32 && text.bytes().all(is_name)
-}
-
-/// `2-5,7%1`; a long list ends in `...`.
-fn is_tasks(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_digit())
-        && text.bytes().all(|byte| byte.is_ascii_digit() || b"-,%:.".contains(&byte))
 }
 
 #[cfg(test)]
@@ -82,6 +78,7 @@ mod tests {
             ("12_", None),
             ("12_[]", None),
             ("12_[a]", None),
+            ("12_[0-99999999999]", None),
             ("12+", None),
             ("-12", None),
             ("12 ", None),

@@ -3,20 +3,22 @@
 //! The versions differ in small things: a number is `5` or `{"set": true, "infinite": false, "number": 5}`, a state is
 //! a word or a list of them, a signal has an `id` or a `signal_id`. All are read, whichever version says what.
 //! Times are seconds since 1970 and 0 if there is none; memory is in MB where it was asked for, in bytes where it was
-//! used.
+//! used. What other commands of Slurm print as JSON is no accounting, and is rejected as a whole.
 
 use std::fmt;
 use std::io::{self, BufRead};
 
 use record::accounting::{
-    Accounting, Canceller, Exit, MemoryPer, RequestedMemory, State, Step, TimeLimit, Tres, Usage,
+    Accounting, Canceller, Exit, MemoryPer, RequestedMemory, State, Step, TimeLimit, Tres, Usage, count_tasks,
 };
 use record::bytes::Bytes;
 use record::entry::Nanos;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use super::complete::from_steps;
 use super::draft::{Draft, into_step};
+use super::foreign;
 use crate::number::told;
 use crate::sink::{At, Error, Outcome, Problem, Reason, Sink, quoted};
 use crate::time::{Moment, SECOND};
@@ -24,6 +26,8 @@ use crate::utf8::{Mended, escape};
 
 const MIB: u64 = 1 << 20;
 const MILLISECOND: u64 = 1_000_000;
+/// In place of a list of nodes.
+const UNASSIGNED: &str = "None assigned";
 /// Slurm's mark that memory is meant per processor.
 const PER_CPU: u64 = 1 << 63;
 
@@ -31,15 +35,29 @@ const PER_CPU: u64 = 1 << 63;
 ///
 /// Strictly, jobs with a value that cannot be true are rejected; else only the value is left out.
 pub fn read(source: impl BufRead, file: &str, is_strict: bool, sink: &mut impl Sink) -> Result<(), Error> {
-    let mut found = Found { file, sink, is_strict, jobs: 0, has_list: false, failed: None };
+    let mut found = Found {
+        file,
+        sink,
+        is_strict,
+        jobs: 0,
+        errors: 0,
+        has_list: false,
+        is_foreign: false,
+        other: None,
+        failed: None,
+    };
     let mut json = serde_json::Deserializer::from_reader(Mended::new(source, escape));
     let result = json.deserialize_map(&mut found).and_then(|()| json.end());
     let file = file.to_owned();
     match (found.failed, result) {
         (Some(error), _) => Err(Error::Io { file, error }),
+        (None, _) if found.is_foreign && found.has_list => Err(Error::Controller { file }),
         (None, Err(error)) if error.is_io() => Err(Error::Io { file, error: error.into() }),
         (None, Err(error)) => Err(Error::Json { file, error }),
-        (None, Ok(())) if !found.has_list => Err(Error::NoJobs { file }),
+        (None, Ok(())) if !found.has_list => Err(match found.other {
+            Some(list) => Error::OtherList { file, list },
+            None => Error::NoJobs { file },
+        }),
         (None, Ok(())) => Ok(()),
     }
 }
@@ -50,7 +68,12 @@ struct Found<'a, S> {
     sink: &'a mut S,
     is_strict: bool,
     jobs: u64,
+    errors: u64,
     has_list: bool,
+    /// What is beside the jobs, or in them, is the controller's.
+    is_foreign: bool,
+    /// A list of something else.
+    other: Option<&'static str>,
     /// What the sink said.
     failed: Option<io::Error>,
 }
@@ -67,7 +90,10 @@ impl<'de, S: Sink> Visitor<'de> for &mut Found<'_, S> {
             if key == "jobs" {
                 self.has_list = true;
                 map.next_value_seed(Jobs(&mut *self))?;
+            } else if key == "errors" {
+                self.report_errors(&map.next_value()?);
             } else {
+                self.pass(&key);
                 map.next_value::<IgnoredAny>()?;
             }
         }
@@ -94,6 +120,10 @@ impl<'de, S: Sink> Visitor<'de> for Jobs<'_, '_, S> {
 
     fn visit_seq<Q: SeqAccess<'de>>(self, mut jobs: Q) -> Result<(), Q::Error> {
         while let Some(value) = jobs.next_element::<Value>()? {
+            if foreign::is_controllers(&value) {
+                self.0.is_foreign = true;
+                return Err(de::Error::custom("these are no jobs of the accounting"));
+            }
             if let Err(error) = self.0.take(&value) {
                 self.0.failed = Some(error);
                 return Err(de::Error::custom("the jobs cannot be put away"));
@@ -104,6 +134,23 @@ impl<'de, S: Sink> Visitor<'de> for Jobs<'_, '_, S> {
 }
 
 impl<S: Sink> Found<'_, S> {
+    /// What is beside the jobs may say whose they are.
+    fn pass(&mut self, key: &str) {
+        self.is_foreign |= foreign::is_update(key);
+        self.other = self.other.or_else(|| foreign::list(key));
+    }
+
+    /// A query that failed in part prints what it has, and says so here.
+    fn report_errors(&mut self, errors: &Value) {
+        let list = errors.as_array().map_or(std::slice::from_ref(errors), Vec::as_slice);
+        for error in list.iter().filter(|error| !error.is_null()) {
+            self.errors += 1;
+            let (at, outcome, text) = (At::Error(self.errors), Outcome::Reported, error.to_string());
+            let reason = Reason::Said(foreign::error(error));
+            self.sink.problem(Problem { file: self.file, at, text: text.as_bytes(), outcome, reason });
+        }
+    }
+
     fn take(&mut self, value: &Value) -> io::Result<()> {
         self.jobs += 1;
         match job(value) {
@@ -137,7 +184,7 @@ fn job(value: &Value) -> Result<(Accounting, Vec<Reason>), Reason> {
     who(value, &mut draft.job);
     written(value, &mut draft.job);
     asked(value, &mut draft.job);
-    given(value, &mut draft.job);
+    given(value, &mut draft);
     ending(value, at(value, "state/current"), &mut draft);
     times(value, &mut draft);
     mend_start(&mut draft);
@@ -154,6 +201,7 @@ fn job(value: &Value) -> Result<(Accounting, Vec<Reason>), Reason> {
             }
         }
     }
+    from_steps(&mut finished.job);
     Ok((finished.job, finished.doubts))
 }
 
@@ -167,10 +215,10 @@ fn name(value: &Value, draft: &mut Draft) -> Result<(), Reason> {
     job.het_job = count(value, "het/job_id").filter(|job| *job > 0);
     job.shown = if let Some(array) = job.array_job {
         job.array_task = count(value, "array/task_id");
-        job.array_waiting = text(value, "array/task").filter(|_| job.array_task.is_none());
+        job.array_waiting = waiting(value, &mut draft.doubts).filter(|_| job.array_task.is_none());
         match (job.array_task, &job.array_waiting) {
             (Some(task), _) => format!("{array}_{task}"),
-            (None, Some(tasks)) => format!("{array}_[{}]", tasks.trim_matches(['[', ']'])),
+            (None, Some(tasks)) => format!("{array}_[{tasks}]"),
             (None, None) => raw,
         }
     } else if let Some(het) = job.het_job {
@@ -181,6 +229,17 @@ fn name(value: &Value, draft: &mut Draft) -> Result<(), Reason> {
     };
     job.sluid = text(value, "sluid");
     Ok(())
+}
+
+/// The tasks of an array that have not begun.
+fn waiting(value: &Value, doubts: &mut Vec<Reason>) -> Option<String> {
+    let tasks = text(value, "array/task")?;
+    let tasks = tasks.trim_matches(['[', ']']);
+    if count_tasks(tasks).is_none() {
+        doubts.push(Reason::unreadable("array/task", tasks.as_bytes()));
+        return None;
+    }
+    Some(tasks.to_owned())
 }
 
 fn who(value: &Value, job: &mut Accounting) {
@@ -225,13 +284,12 @@ fn asked(value: &Value, job: &mut Accounting) {
     job.flags = words(at(value, "flags")).map(str::to_owned).collect();
 }
 
-fn given(value: &Value, job: &mut Accounting) {
+fn given(value: &Value, draft: &mut Draft) {
+    draft.is_unassigned = text(value, "nodes").is_some_and(|nodes| nodes == UNASSIGNED);
+    let job = &mut draft.job;
     job.allocated = tres(at(value, "tres/allocated"), MIB, 1);
-    let of = |list: &[Tres], kind: &str| list.iter().find(|tres| tres.kind == kind).map(|tres| tres.count);
-    job.cpus = of(&job.allocated, "cpu");
-    let given = count(value, "allocation_nodes").filter(|nodes| *nodes > 0);
-    job.nodes = given.or_else(|| of(&job.allocated, "node")).or_else(|| of(&job.requested, "node"));
-    job.node_list = text(value, "nodes").filter(|nodes| nodes != "None assigned");
+    job.nodes = count(value, "allocation_nodes");
+    job.node_list = text(value, "nodes").filter(|nodes| nodes != UNASSIGNED);
     job.restarts = count(value, "restart_cnt");
 }
 
@@ -257,6 +315,7 @@ fn times(value: &Value, draft: &mut Draft) {
     draft.submit = moment(value, "time/submission", draft);
     draft.eligible = moment(value, "time/eligible", draft);
     draft.start = moment(value, "time/start", draft);
+    draft.is_unassigned |= count(value, "time/start") == Some(0);
     draft.end = moment(value, "time/end", draft);
     let seconds = |path: &str| count(value, path).and_then(|seconds| seconds.checked_mul(SECOND));
     draft.job.elapsed = seconds("time/elapsed");
@@ -299,9 +358,8 @@ fn step(value: &Value) -> Result<(Step, Vec<Reason>), Reason> {
     job.submit_line = text(value, "submit_line").map(|line| Bytes(line.into_bytes()));
     job.container = text(value, "container").map(|name| Bytes(name.into_bytes()));
     job.allocated = tres(at(value, "tres/allocated"), MIB, 1);
-    job.cpus = job.allocated.iter().find(|tres| tres.kind == "cpu").map(|tres| tres.count);
     job.nodes = count(value, "nodes/count");
-    job.node_list = text(value, "nodes/range").filter(|nodes| nodes != "None assigned");
+    job.node_list = text(value, "nodes/range").filter(|nodes| nodes != UNASSIGNED);
     job.tasks = count(value, "tasks/count");
     job.used = usage(value);
     let finished = draft.finish();

@@ -10,9 +10,11 @@ use std::io::{self, BufRead};
 use jiff::tz::TimeZone;
 use record::accounting::Accounting;
 
+use super::complete::from_steps;
 use super::cut::{Cuts, Layout, Understood};
 use super::draft::{Finished, into_step};
-use super::field::{Field, Slot, XDMOD};
+use super::field::{Field, Slot, UNKNOWN, XDMOD};
+use super::quotes;
 use crate::lines::{LINE_MAX, Line, Lines};
 use crate::sink::{At, Error, Outcome, Problem, Reason, Sink};
 use crate::time::Clock;
@@ -32,12 +34,24 @@ pub struct Options {
     pub cluster: Option<String>,
     /// Rejects lines that it could mend, and those with a value that cannot be true.
     pub is_strict: bool,
+    /// Rejects a file with a column that is not known; else the column is passed over.
+    pub rejects_unknown_fields: bool,
+    /// Somebody may have put quotes around fields and doubled those in them, as spreadsheets do; `sacct` does not.
+    pub may_have_quotes: bool,
 }
 
 impl Options {
     /// `sacct -P` or `-p`, with the names of the fields in the first line.
     pub fn new(zone: TimeZone) -> Self {
-        Options { zone, delimiter: b"|".to_vec(), fields: None, cluster: None, is_strict: false }
+        Options {
+            zone,
+            delimiter: b"|".to_vec(),
+            fields: None,
+            cluster: None,
+            is_strict: false,
+            rejects_unknown_fields: false,
+            may_have_quotes: false,
+        }
     }
 
     /// A log that XDMoD keeps.
@@ -54,8 +68,13 @@ pub fn read(source: impl BufRead, file: &str, options: &Options, sink: &mut impl
     let mut lines = Lines::new(source);
     let mut header = Vec::new();
     let layout = match &options.fields {
-        Some(names) => Layout::new(fields(names.iter().map(String::as_str), file)?, &options.delimiter, None),
-        None => read_header(&mut lines, file, options, &mut header)?,
+        Some(names) => {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let fields = Columns { file, at: At::Fields, text: names.join(",").as_bytes(), options }
+                .fields(&names, sink)?;
+            Layout::new(fields, &options.delimiter, None)
+        }
+        None => read_header(&mut lines, file, options, &mut header, sink)?,
     };
     let reader = Reader {
         file,
@@ -73,6 +92,7 @@ pub fn read(source: impl BufRead, file: &str, options: &Options, sink: &mut impl
         last_line: 0,
         tail: 0,
         is_strict: options.is_strict,
+        may_have_quotes: options.may_have_quotes,
         last_text: Vec::new(),
         sink,
     };
@@ -100,6 +120,7 @@ struct Reader<'a, R, S> {
     /// How many lines of it did.
     tail: usize,
     is_strict: bool,
+    may_have_quotes: bool,
     /// The last line, where it would be rejected with the next.
     last_text: Vec<u8>,
     sink: &'a mut S,
@@ -118,7 +139,15 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
             self.record()?;
         }
         self.put_away()?;
-        self.job.take().map_or(Ok(()), |job| self.sink.job(job))
+        let last = self.job.take();
+        self.give(last)
+    }
+
+    /// A job with all of its steps.
+    fn give(&mut self, job: Option<Accounting>) -> io::Result<()> {
+        let Some(mut job) = job else { return Ok(()) };
+        from_steps(&mut job);
+        self.sink.job(job)
     }
 
     fn next_line(&mut self) -> io::Result<bool> {
@@ -138,13 +167,18 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         }
         self.layout.cut(&self.line, &mut self.cuts);
         let names = self.layout.fields.iter().map(|field| field.name.as_bytes());
-        let is_name =
-            |(name, cut): (&[u8], &std::ops::Range<usize>)| self.line[cut.clone()].eq_ignore_ascii_case(name);
+        let known = self.layout.fields.iter().map(|field| field.is_known());
+        let is_name = |((name, is_known), cut): ((&[u8], bool), &std::ops::Range<usize>)| {
+            !is_known || self.line[cut.clone()].eq_ignore_ascii_case(name)
+        };
         let told = self.cuts.iter().filter(|cut| !cut.is_empty()).count();
-        told == self.layout.fields.len() && names.zip(&self.cuts).all(is_name)
+        told == self.layout.fields.len() && names.zip(known).zip(&self.cuts).all(is_name)
     }
 
     fn record(&mut self) -> io::Result<()> {
+        if self.may_have_quotes && quotes::has_doubled(&self.line) && self.is_quoted()? {
+            return Ok(());
+        }
         let reason = if self.layout.cut(&self.line, &mut self.cuts) {
             match self.layout.understand(&self.line, &self.cuts, &self.clock) {
                 Ok(understood) => return self.accept(understood, self.at.number),
@@ -153,11 +187,30 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         } else {
             Reason::FieldCount { found: self.cuts.len(), expected: self.layout.fields.len() }
         };
+        if self.may_have_quotes && self.is_quoted()? {
+            return Ok(());
+        }
         if self.goes_on()? || self.is_tail() {
             return Ok(());
         }
         self.report(Outcome::Rejected, reason);
         Ok(())
+    }
+
+    /// Takes the line without the quotes of a spreadsheet, if it is a record then.
+    fn is_quoted(&mut self) -> io::Result<bool> {
+        let Some((plain, mut cuts)) = quotes::undone(&self.line, &self.layout.delimiter) else {
+            return Ok(false);
+        };
+        if !self.layout.take_end(&mut cuts) {
+            return Ok(false);
+        }
+        match self.layout.understand(&plain, &cuts, &self.clock) {
+            Ok(understood) if understood.mended.is_none() => {
+                self.take(understood, self.at.number, Some(Reason::Quoted)).map(|()| true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Takes the next lines too, if they make a record of this one.
@@ -224,7 +277,12 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
 
     fn accept(&mut self, understood: Understood, last_line: u64) -> io::Result<()> {
         self.layout.learn(&understood);
-        let Understood { mut finished, mended, .. } = understood;
+        let mended = understood.mended.map(|field| Reason::Joined { field });
+        self.take(understood, last_line, mended)
+    }
+
+    fn take(&mut self, understood: Understood, last_line: u64, mended: Option<Reason>) -> io::Result<()> {
+        let Understood { mut finished, .. } = understood;
         self.put_away()?;
         if finished.step.is_some() && !self.job.as_ref().is_some_and(|job| is_same(job, &finished.job)) {
             self.report(Outcome::Rejected, Reason::Orphan);
@@ -233,13 +291,12 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         if std::str::from_utf8(&self.line).is_err() {
             finished.doubts.push(Reason::NoText);
         }
-        let joined = mended.map(|field| Reason::Joined { field });
-        if let (true, Some(reason)) = (self.is_strict, joined.as_ref().or(finished.doubts.first())) {
+        if let (true, Some(reason)) = (self.is_strict, mended.as_ref().or(finished.doubts.first())) {
             self.report(Outcome::Rejected, reason.clone());
             return Ok(());
         }
-        if let Some(field) = mended {
-            self.report(Outcome::Mended, Reason::Joined { field });
+        if let Some(reason) = mended {
+            self.report(Outcome::Mended, reason);
         }
         for doubt in finished.doubts.drain(..) {
             self.report(Outcome::Doubted, doubt);
@@ -261,9 +318,8 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         match (last.step, &mut self.job) {
             (Some(step), Some(job)) => job.steps.push(into_step(last.job, step)),
             _ => {
-                if let Some(before) = self.job.replace(last.job) {
-                    self.sink.job(before)?;
-                }
+                let before = self.job.replace(last.job);
+                self.give(before)?;
             }
         }
         Ok(())
@@ -283,30 +339,57 @@ fn is_same(job: &Accounting, step: &Accounting) -> bool {
     }
 }
 
-fn fields<'a>(names: impl Iterator<Item = &'a str>, file: &str) -> Result<Vec<&'static Field>, Error> {
-    let unknown = |name: &str| Error::UnknownField {
-        file: file.to_owned(),
-        name: name.to_owned(),
-        known: Field::names(),
-    };
-    let fields: Vec<_> =
-        names.map(|name| Field::named(name).ok_or_else(|| unknown(name))).collect::<Result<_, _>>()?;
-    if fields.iter().any(|field| field.is_id()) {
-        Ok(fields)
-    } else {
-        Err(Error::NoIdField { file: file.to_owned() })
+/// Names of columns, and where they stand.
+struct Columns<'a> {
+    file: &'a str,
+    at: At,
+    text: &'a [u8],
+    options: &'a Options,
+}
+
+impl Columns<'_> {
+    /// What they mean. One that is not known is told to the sink, and passed over.
+    fn fields(&self, names: &[&str], sink: &mut impl Sink) -> Result<Vec<&'static Field>, Error> {
+        let mut fields = Vec::new();
+        for name in names {
+            let field = Field::named(name);
+            if field.is_none() {
+                self.unknown(name, sink)?;
+            }
+            fields.push(field.unwrap_or(&UNKNOWN));
+        }
+        if fields.iter().any(|field| field.is_id()) {
+            Ok(fields)
+        } else {
+            Err(Error::NoIdField { file: self.file.to_owned() })
+        }
+    }
+
+    fn unknown(&self, name: &str, sink: &mut impl Sink) -> Result<(), Error> {
+        let (file, name) = (self.file, name.trim().to_owned());
+        if self.options.rejects_unknown_fields {
+            return Err(Error::UnknownField { file: file.to_owned(), name, known: Field::names() });
+        }
+        let (at, text, outcome, reason) = (self.at, self.text, Outcome::Ignored, Reason::UnknownField(name));
+        sink.problem(Problem { file, at, text, outcome, reason });
+        Ok(())
     }
 }
+
+/// What only `squeue` calls so.
+const OF_SQUEUE: [&str; 4] = ["ST", "NODELIST(REASON)", "TIME_LEFT", "START_TIME"];
 
 fn read_header<R: BufRead>(
     lines: &mut Lines<R>,
     file: &str,
     options: &Options,
     header: &mut Vec<u8>,
+    sink: &mut impl Sink,
 ) -> Result<Layout, Error> {
+    let mut at = At::Line(1);
     while header.is_empty() {
         let line = lines.next(header).map_err(|error| Error::Io { file: file.to_owned(), error })?;
-        line.ok_or_else(|| Error::NoHeader { file: file.to_owned() })?;
+        at = At::Line(line.ok_or_else(|| Error::Empty { file: file.to_owned() })?.number);
     }
     let text = String::from_utf8_lossy(header);
     let delimiter = String::from_utf8_lossy(&options.delimiter);
@@ -314,6 +397,21 @@ fn read_header<R: BufRead>(
         Some(names) => (names, true),
         None => (&*text, false),
     };
-    let fields = fields(names.trim_start_matches('\u{feff}').split(&*delimiter), file)?;
+    let names = names.trim_start_matches('\u{feff}').split(&*delimiter);
+    let names: Vec<&str> =
+        names.map(|name| if options.may_have_quotes { quotes::bare(name) } else { name }).collect();
+    if !is_header(&names) {
+        return Err(Error::NoHeader { file: file.to_owned() });
+    }
+    if names.iter().any(|name| OF_SQUEUE.contains(name)) {
+        return Err(Error::Controller { file: file.to_owned() });
+    }
+    let fields = Columns { file, at, text: header, options }.fields(&names, sink)?;
     Ok(Layout::new(fields, &options.delimiter, Some(is_closed)))
+}
+
+/// Whether a line names columns: one of them is the number of the job, or half of them are known. A job's name may be that of a column.
+fn is_header(names: &[&str]) -> bool {
+    let known: Vec<&Field> = names.iter().filter_map(|name| Field::named(name)).collect();
+    known.iter().any(|field| field.is_id()) || (known.len() * 2 >= names.len() && !known.is_empty())
 }

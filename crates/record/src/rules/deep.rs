@@ -112,7 +112,10 @@ impl<'a> Deep<'a> {
         for (number, arg) in args.iter().enumerate() {
             let is_secret = redactor.expects_secret();
             let is_early = (1..STARTED_MAX).contains(&number);
-            let is_started = is_early && !is_secret && self.is_program(arg.value, before);
+            let is_started = is_early
+                && !is_secret
+                && self.is_program(arg.value, before)
+                && !redactor.is_subcommand(arg.value);
             let is_word = arg.word.is_some_and(|word| !word.is_quoted());
             redactor.set_shell_word(arg.word.map(|word| !word.is_literal), is_word);
             let mut out = Vec::with_capacity(arg.value.len());
@@ -181,7 +184,9 @@ impl<'a> Deep<'a> {
         let reads: Vec<bool> = commands.iter().map(|command| self.reads_secret(command)).collect();
         for (at, command) in commands.iter_mut().enumerate() {
             let is_read = command.is_piped && reads.get(at + 1) == Some(&true);
-            command.is_secret = is_read && command.only_prints();
+            let is_for_secret = command.is_file_of.is_some_and(|word| self.names_secret_file(&word.value))
+                || command.is_file_of.is_some() && at > 0 && reads.get(at - 1) == Some(&true);
+            command.is_secret = (is_read || is_for_secret) && command.only_prints();
         }
         let mut out = Vec::with_capacity(line.len());
         let mut copied = 0;
@@ -232,6 +237,13 @@ impl<'a> Deep<'a> {
         all
     }
 
+    /// `--password-file`: what is in the file is a secret.
+    fn names_secret_file(&self, option: &[u8]) -> bool {
+        let name = option.strip_suffix(b"=").unwrap_or(option);
+        let name = name.strip_suffix(b"file").map(|name| name.strip_suffix(b"-").unwrap_or(name));
+        name.is_some_and(|name| Redactor::new(self.rules, b"").is_secret_name(name))
+    }
+
     /// Whether what is written to a command is a secret: by the rules, or because an option says so (`--password-stdin`).
     fn reads_secret(&self, command: &Command) -> bool {
         let values = command.words.iter().map(|word| word.value.as_slice());
@@ -239,8 +251,9 @@ impl<'a> Deep<'a> {
             let name = arg.strip_suffix(b"stdin").and_then(|name| name.split_last());
             name.is_some_and(|(_, name)| Redactor::new(self.rules, b"").is_secret_name(name))
         };
-        let reads = |program: &[u8]| options::reads_secret(self.rules, base_name(program), values.clone());
-        values.clone().any(says_so) || values.clone().filter(|arg| self.is_program(arg, b"")).any(reads)
+        let early = values.clone().take(STARTED_MAX);
+        let reads = |program: &[u8]| options::reads_secret(self.rules, base_name(program), early.clone());
+        values.clone().any(says_so) || early.clone().filter(|arg| self.is_program(arg, b"")).any(reads)
     }
 }
 
@@ -264,6 +277,8 @@ struct Command<'t> {
     /// Behind `<<<`.
     inputs: Vec<&'t Word>,
     is_piped: bool,
+    /// What it prints is a file for another command, `<(…)`; the word before, which may be an option.
+    is_file_of: Option<&'t Word>,
     /// It prints a secret that the next one reads.
     is_secret: bool,
 }
@@ -274,6 +289,7 @@ impl<'t> Command<'t> {
         let mut before = &Token::End;
         for token in tokens {
             let Some(last) = all.last_mut() else { break };
+            let word = last.words.last().copied();
             match (token, before) {
                 (Token::Word(word), Token::HereString) => last.inputs.push(word),
                 // The name of a file.
@@ -282,6 +298,9 @@ impl<'t> Command<'t> {
                 (Token::Pipe, _) => {
                     last.is_piped = true;
                     all.push(Command::default());
+                }
+                (Token::End, Token::Redirection) => {
+                    all.push(Command { is_file_of: word, ..Command::default() })
                 }
                 (Token::End, _) => all.push(Command::default()),
                 _ => {}

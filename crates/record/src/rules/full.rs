@@ -105,6 +105,11 @@ impl<'a> Redactor<'a> {
         self.first = false;
     }
 
+    /// Whether a word is a subcommand of the program whose arguments these are.
+    pub(super) fn is_subcommand(&self, word: &[u8]) -> bool {
+        options::is_subcommand(self.names.rules, self.words.program(), word)
+    }
+
     /// Whether the next argument is known to be a secret.
     pub(super) fn expects_secret(&self) -> bool {
         self.pending.is_some()

@@ -153,6 +153,15 @@ fn is_part_begin(name: &[u8], at: usize) -> bool {
     }
 }
 
+/// Whether a value is no secret whatever its name, because nobody would have such a one: a switch (`-DUSE_AUTH=ON`, `--use-auth-token
+/// true`), or a number of one or two digits (`PASS=2`).
+#[inline(never)]
+pub(super) fn is_setting(value: &[u8]) -> bool {
+    const SWITCHES: &[u8] = b"on,off,true,false,yes,no,none";
+    matches!(value.len(), 1 | 2) && value.iter().all(u8::is_ascii_digit)
+        || SWITCHES.split(|b| *b == b',').any(|switch| value.eq_ignore_ascii_case(switch))
+}
+
 /// A bit for each letter; the last one for all else.
 pub(super) const fn letter(byte: u8) -> u32 {
     1 << letter_number(byte)

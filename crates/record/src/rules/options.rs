@@ -158,15 +158,27 @@ pub(super) fn is_excepted(rules: Rules, name: &[u8]) -> bool {
 pub(super) fn reads_secret<'w>(
     rules: Rules,
     program: &[u8],
-    mut args: impl Iterator<Item = &'w [u8]> + Clone,
+    args: impl Iterator<Item = &'w [u8]> + Clone,
 ) -> bool {
-    let is_given = |item: &[u8]| match item.strip_suffix(b"<") {
-        Some(b"") => true,
-        Some(option) => args.any(|arg| arg == option),
-        None => false,
-    };
+    let is_given = |name: &[u8]| args.clone().any(|arg| arg == name);
+    let reads = |item: &[u8]| item.strip_suffix(b"<").is_some_and(|name| name.is_empty() || is_given(name));
+    let is_missing = |item: &&[u8]| is_subcommands(item) && !item.split(|b| *b == b',').any(is_given);
+    let about = rules.entries(Section::Option).filter_map(|rule| about(rule, program));
+    about
+        .map(|items| items.split(|b| *b == b' '))
+        .any(|items| items.take_while(|item| !is_missing(item)).any(reads))
+}
+
+/// `login,auth`: words of which one must have come before.
+fn is_subcommands(item: &[u8]) -> bool {
+    item.first().is_some_and(u8::is_ascii_alphabetic) && !item.contains(&b'=')
+}
+
+/// Whether the rules about a program know a word as its subcommand: `passwd` behind `openssl` is not the program of that name.
+pub(super) fn is_subcommand(rules: Rules, program: &[u8], word: &[u8]) -> bool {
     let items = rules.entries(Section::Option).filter_map(|rule| about(rule, program));
-    items.flat_map(|items| items.split(|b| *b == b' ')).any(is_given)
+    let mut items = items.flat_map(|items| items.split(|b| *b == b' '));
+    items.any(|item| is_subcommands(item) && item.split(|b| *b == b',').any(|own| own == word))
 }
 
 /// An option up to its value.
@@ -175,9 +187,9 @@ fn name_of(arg: &[u8]) -> &[u8] {
     arg.get(..end).unwrap_or(arg)
 }
 
-/// A name as programs write those of settings: `user.password`, `auth/token`.
+/// A name as programs write those of settings: `user.password`, `auth/token`, `//registry.example/:_authToken`.
 fn is_plain(arg: &[u8]) -> bool {
-    let is_path = matches!(arg.first(), Some(b'.' | b'/'));
+    let is_path = matches!(arg, [b'.', ..] | [b'/', ..]) && !arg.starts_with(b"//");
     !is_path && arg.iter().all(|b| is_name_byte(*b) || matches!(b, b'.' | b'/' | b':'))
 }
 

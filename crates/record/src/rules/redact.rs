@@ -10,7 +10,7 @@
 //! longer be told for a secret. The agent, which redacts whatever it is told with [`super::Deep`], knows where such a value ends.
 //! The preload library has 32 KiB in all; that is why this is not the same code.
 
-use super::names::{Form, Names, is_name_byte};
+use super::names::{Form, Names, is_name_byte, is_setting};
 use super::{Rules, Section};
 use crate::wire::Sink;
 
@@ -58,8 +58,9 @@ impl<'a> Redactor<'a> {
         }
         let is_option = arg.len() > 1 && arg.first() == Some(&b'-');
         if core::mem::take(&mut self.value_is_secret) && !is_option {
-            // Whether a path is a secret depends on the option, which the agent knows better.
-            let is_open = arg.is_empty() || arg.first() == Some(&b'/');
+            // Whether the name of a file or variable is a secret depends on the option, which the agent knows better.
+            let is_source = [&b"/"[..], b"file:", b"env:"].iter().any(|begin| arg.starts_with(begin));
+            let is_open = arg.is_empty() || is_source || is_setting(arg);
             out.put(if is_open { arg } else { REDACTED });
             return;
         }
@@ -80,7 +81,7 @@ impl<'a> Redactor<'a> {
     /// Writes the value of a variable without its secrets; all of it is one if the name says so.
     pub fn variable(&self, name: &[u8], value: &[u8], out: &mut impl Sink) {
         match self.names.secret(name) {
-            Some(Form::Whole) => out.put(REDACTED),
+            Some(Form::Whole) if !is_setting(value) => out.put(REDACTED),
             _ => self.text(value, false, out),
         }
     }
@@ -171,7 +172,7 @@ impl<'a> Redactor<'a> {
             }
             _ => None,
         };
-        found.filter(|(from, to)| from < to)
+        found.filter(|(from, to)| from < to && !text.get(*from..*to).is_some_and(is_setting))
     }
 
     fn is_token(&self, name: &[u8]) -> bool {

@@ -1,6 +1,6 @@
 //! Where the value begins and ends that follows a secret's name in a text.
 
-use super::names::{Form, is_name_byte};
+use super::names::{Form, is_name_byte, is_setting};
 
 /// Where a text stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -369,16 +369,11 @@ pub(super) fn is_literal(text: &[u8], from: usize) -> bool {
 /// Whether a value is none of the secrets that have such a name.
 pub(super) fn is_harmless(value: &[u8], form: Form) -> bool {
     match form {
-        Form::NotPath => is_path(value) || is_switch(value),
+        Form::Whole => is_setting(value),
+        Form::NotPath => is_path(value) || is_setting(value),
         Form::Chance => !is_by_chance(value),
-        _ => false,
+        Form::After(_) => false,
     }
-}
-
-/// `-DENABLE_AUTH=ON`
-fn is_switch(value: &[u8]) -> bool {
-    const SWITCHES: &[u8] = b"on,off,true,false,yes,no,none,0,1";
-    SWITCHES.split(|b| *b == b',').any(|switch| value.eq_ignore_ascii_case(switch))
 }
 
 /// Letters and digits in no order that a word or a number would have.
@@ -391,11 +386,13 @@ fn is_by_chance(value: &[u8]) -> bool {
         && !is_path(value)
 }
 
-/// Whether a value names a file: it begins like a path, or ends like a file of keys.
+/// Whether a value names what holds the secret: it begins like a path or, for OpenSSL, names a variable or a descriptor, or it ends like
+/// a file of keys.
 fn is_path(value: &[u8]) -> bool {
     let end = value.iter().rposition(|b| *b == b'.').and_then(|at| value.get(at..)).unwrap_or(&[]);
     matches!(value, [b'/' | b'~' | b'@', ..] | [b'.', b'/', ..] | [b'.', b'.', b'/', ..])
-        || value.starts_with(b"file:")
+        || [&b"file:"[..], b"env:", b"fd:"].iter().any(|source| value.starts_with(source))
+        || value == b"stdin"
         || value.starts_with(b"$HOME/")
         || matches!(
             end,

@@ -31,6 +31,8 @@ pub struct Accounts {
     pub(super) times: Vec<(Option<i64>, Option<i64>)>,
     /// Number and cluster.
     pub(super) names: Vec<(String, Option<String>)>,
+    /// Whether there are records among them that another may complete.
+    pub(super) has_incomplete: bool,
     /// Tags that were wished at submission.
     pub(super) wishes: Vec<Wish>,
     /// Words about jobs of which a later one is among them.
@@ -50,6 +52,7 @@ impl Default for Accounts {
             partitions: HashSet::new(),
             times: Vec::new(),
             names: Vec::new(),
+            has_incomplete: false,
             wishes: Vec::new(),
             older: 0,
         }
@@ -94,6 +97,7 @@ impl Accounts {
             self.newest = job.submit.or(job.start).map_or(self.newest, |time| self.newest.max(nanos(time)));
             self.ids.push(*id);
             self.times.push((job.start.map(nanos), job.end.map(nanos)));
+            self.has_incomplete |= job.from_monitoring || job.submit.is_none();
             self.names.extend(job.job.as_ref().map(|name| (name.clone(), job.cluster.clone())));
             if let Some(list) = &job.node_list {
                 self.node_lists.entry(xxh3_64(list.as_bytes())).or_insert_with(|| list.clone());

@@ -38,7 +38,7 @@ struct There {
 }
 
 /// Agents and batch systems do not agree to the second on when a job began and ended.
-const SLACK_NS: i64 = 60_000_000_000;
+pub(super) const SLACK_NS: i64 = 60_000_000_000;
 const FOREVER: i64 = i64::MAX;
 
 /// What people said of a job is found by its id in these tables.
@@ -215,6 +215,13 @@ pub(super) fn give_way(
          INSERT INTO account_moved SELECT own, told FROM given_way",
         named.join(", ")
     ))?;
+    move_said(connection, declared)?;
+    let given: u64 = connection.query_row("SELECT count(*) FROM given_way", [], |row| row.get(0))?;
+    Ok(given < all.len() as u64)
+}
+
+/// What people said of jobs in `given_way` is said of those that took their place.
+pub(super) fn move_said(connection: &Connection, declared: &Declared) -> Result<(), StoreError> {
     for table in SAID_OF {
         connection.execute_batch(&format!(
             "UPDATE {table} SET id = g.told FROM given_way g WHERE {table}.id = g.own"
@@ -225,8 +232,7 @@ pub(super) fn give_way(
         now_ns()
     ))?;
     bring_in(connection, declared, "c.id IN (SELECT g.told FROM given_way g)", Bits::default())?;
-    let given: u64 = connection.query_row("SELECT count(*) FROM given_way", [], |row| row.get(0))?;
-    Ok(given < all.len() as u64)
+    Ok(())
 }
 
 /// Of a job that a batch system has told of: when it was there.

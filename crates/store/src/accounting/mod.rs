@@ -2,6 +2,7 @@
 
 mod accounts;
 pub(crate) mod measured;
+pub(crate) mod merge;
 mod redact;
 mod rows;
 
@@ -35,7 +36,7 @@ const TABLES: [&str; 3] = ["accounting", "accounting_step", "accounting_node"];
 const INCOMING: [&str; 3] = ["incoming_job", "incoming_step", "incoming_node"];
 
 /// What a text that a centre kept may not have, and another source has told: it stays known. All else is as it was told last.
-const STAYS: [&str; 41] = [
+const STAYS: [&str; 44] = [
     "sluid",
     "uid",
     "\"group\"",
@@ -44,9 +45,12 @@ const STAYS: [&str; 41] = [
     "qos",
     "reservation",
     "wckey",
+    "requested_nodes",
     "requested_cores",
+    "requested_gpus",
     "memory",
     "requested_memory",
+    "requested_memory_each",
     "requested_memory_per",
     "requested",
     "comment",
@@ -87,6 +91,7 @@ impl Writer {
         if !is_later {
             create_incoming(&self.connection)?;
         }
+        let has_incomplete = self.has_incomplete || accounts.has_incomplete;
         let transaction = self.connection.transaction()?;
         let lists = keep_lists(&transaction, &self.node_lists, &accounts.node_lists)?;
         let accounted = if is_later || are_new(&transaction, accounts)? {
@@ -94,14 +99,24 @@ impl Writer {
             Accounted { new: accounts.ids.len() as u64, ..Accounted::default() }
         } else {
             append(&transaction, "temp", INCOMING, &accounts.rows)?;
+            if has_incomplete {
+                merge::fill(&transaction, &accounts.there())?;
+            }
             replace(&transaction, &accounts.there())?
         };
         accounts.places.append(&transaction, &self.database, DUE)?;
         let declared = self.tags.get();
         let voices = wish(&transaction, &declared, &self.people.get(), &accounts.wishes, &accounts.there())?;
         let has_measured = self.has_measured && measured::give_way(&transaction, &accounts.names, &declared)?;
+        let (united, gone) = if has_incomplete {
+            merge::unite(&transaction, accounts, &declared)?
+        } else {
+            Default::default()
+        };
         transaction.commit()?;
         self.has_measured = has_measured;
+        self.has_incomplete = has_incomplete;
+        self.measured.now(united, now_ns());
         let has_new_partitions = !accounts.partitions.is_subset(&self.partitions);
         self.is_site_stale |= has_new_partitions || !lists.is_empty();
         self.node_lists.extend(lists);
@@ -113,7 +128,7 @@ impl Writer {
             self.declare_tags()?;
         }
         self.add_voices(voices);
-        Ok(Accounted { older: accounted.older + accounts.older, ..accounted })
+        Ok(Accounted { older: accounted.older + accounts.older, ..accounted.with_gone(gone) })
     }
 
     /// Which lists of nodes are kept already, when the newest job was submitted, and whether there are accounts of ours.
@@ -129,6 +144,7 @@ impl Writer {
         let newest: Option<i64> = self.connection.query_row(newest, [], |row| row.get(0))?;
         self.newest_submit = newest.unwrap_or(i64::MIN);
         self.has_measured = measured::are_there(&self.connection)?;
+        self.has_incomplete = merge::are_there(&self.connection)?;
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ use record::bytes::Bytes;
 use record::entry::Nanos;
 use serde_json::{Map, Value};
 
+use super::merge::MONITORING;
 use super::{nanos, redact};
 use crate::StoreError;
 
@@ -145,11 +146,13 @@ fn identity(all: &Rows<Accounting>) -> Named {
     vec![
         ("id", all.ids()),
         ("cluster", all.word(|job| &job.cluster)),
+        ("source", all.text(|job| job.from_monitoring.then_some(Cow::Borrowed(MONITORING)))),
         ("job", all.word(|job| &job.job)),
         ("shown", all.text(|job| Some(Cow::Borrowed(&job.shown)))),
         ("array_job", all.count(|job| job.array_job)),
         ("array_task", all.count(|job| job.array_task)),
         ("array_waiting", all.word(|job| &job.array_waiting)),
+        ("waiting_tasks", all.count(Accounting::tasks_waiting)),
         ("het_job", all.count(|job| job.het_job)),
         ("het_offset", all.count(|job| job.het_offset)),
         ("sluid", all.word(|job| &job.sluid)),
@@ -191,7 +194,12 @@ fn amounts(all: &Rows<Accounting>) -> Named {
     vec![
         ("nodes", all.count(|job| job.nodes)),
         ("cores", all.count(|job| job.cpus)),
+        ("requested_nodes", all.count(|job| job.requested_nodes)),
         ("requested_cores", all.count(|job| job.requested_cpus)),
+        ("requested_gpus", all.count(Accounting::gpus_requested)),
+        ("requested_memory", all.count(Accounting::memory_requested)),
+        ("requested_memory_each", all.count(|job| job.requested_memory.map(|asked| asked.bytes))),
+        ("requested_memory_per", all.text(|job| job.requested_memory.map(|asked| memory_per(asked.per)))),
         ("tasks", all.count(|job| job.tasks)),
         // Slurm names what there is; where it names something and no GPU, there is none.
         ("gpus", all.count(|job| gpus(&job.allocated).or((!job.allocated.is_empty()).then_some(0)))),
@@ -199,8 +207,6 @@ fn amounts(all: &Rows<Accounting>) -> Named {
             "memory",
             all.count(|job| job.allocated.iter().find(|tres| tres.kind == "mem").map(|tres| tres.count)),
         ),
-        ("requested_memory", all.count(|job| job.requested_memory.map(|asked| asked.bytes))),
-        ("requested_memory_per", all.text(|job| job.requested_memory.map(|asked| memory_per(asked.per)))),
         ("requested", all.text(|job| tres(&job.requested))),
         ("allocated", all.text(|job| tres(&job.allocated))),
         ("node_list", all.word(|job| &job.node_list)),

@@ -7,6 +7,7 @@ use digest::Characteristic;
 use digest::series::Span;
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, Row, ToSql};
+use record::measure::scope_of;
 use serde_json::{Value, json};
 
 use super::due::DueMeasures;
@@ -43,30 +44,55 @@ pub(crate) struct OfMetric {
 }
 
 impl OfMetric {
-    pub(crate) fn characteristic(&self) -> Option<Characteristic> {
-        Characteristic::of(&self.values.values().cloned().collect::<Vec<_>>())
+    /// Values by scope; the GPUs of a node are of none, like the node itself.
+    fn scopes(&self, is_ours: bool) -> BTreeMap<Option<&str>, OfScope<'_>> {
+        let mut scopes: BTreeMap<Option<&str>, OfScope> = BTreeMap::new();
+        for ((host, part), spans) in &self.values {
+            let scope = part.as_deref().filter(|_| !is_ours).and_then(scope_of);
+            scopes.entry(scope).or_default().0.push((host, spans));
+        }
+        scopes
+    }
+
+    /// The values that count as the job's: those of whole nodes. What those of their parts mean for a node is for whoever brings them to say.
+    fn counting(&self, is_ours: bool) -> OfScope<'_> {
+        self.scopes(is_ours).remove(&None).unwrap_or_default()
+    }
+
+    /// For people and programs, scope by scope; whether it counts as the job's.
+    pub(crate) fn json(&self, (metric, is_ours): &Metric) -> Vec<(bool, Value)> {
+        let one = |(scope, of): (Option<&str>, OfScope)| {
+            let mut value = of.characteristic().map_or_else(|| json!({}), |known| json!(known));
+            value["metric"] = json!(metric);
+            value["is_ours"] = json!(is_ours);
+            value["scope"] = json!(scope);
+            value["unit"] = json!(self.unit);
+            value["nodes"] = json!(of.nodes());
+            value["readings"] = json!(of.readings());
+            value["from"] = json!("values");
+            (scope.is_none(), value)
+        };
+        self.scopes(*is_ours).into_iter().map(one).collect()
+    }
+}
+
+/// The values of a metric in one scope, by node and part.
+#[derive(Default)]
+struct OfScope<'a>(Vec<(&'a str, &'a Vec<Span>)>);
+
+impl OfScope<'_> {
+    fn characteristic(&self) -> Option<Characteristic> {
+        Characteristic::of(&self.0.iter().map(|(_, spans)| (*spans).clone()).collect::<Vec<_>>())
     }
 
     fn readings(&self) -> usize {
-        self.values.values().map(Vec::len).sum()
+        self.0.iter().map(|(_, spans)| spans.len()).sum()
     }
 
     fn nodes(&self) -> usize {
-        let mut hosts: Vec<&str> = self.values.keys().map(|(host, _)| &**host).collect();
+        let mut hosts: Vec<&str> = self.0.iter().map(|(host, _)| *host).collect();
         hosts.dedup();
         hosts.len()
-    }
-
-    /// For people and programs.
-    pub(crate) fn json(&self, (metric, is_ours): &Metric) -> Value {
-        let mut value = self.characteristic().map_or_else(|| json!({}), |known| json!(known));
-        value["metric"] = json!(metric);
-        value["is_ours"] = json!(is_ours);
-        value["unit"] = json!(self.unit);
-        value["nodes"] = json!(self.nodes());
-        value["readings"] = json!(self.readings());
-        value["from"] = json!("values");
-        value
     }
 }
 
@@ -227,7 +253,8 @@ fn note_neighbors(connection: &Connection, bound: &Bound) -> Result<(), StoreErr
 }
 
 fn row(job: &OfJob, (metric, is_ours): &Metric, of: &OfMetric) -> Vec<Sql> {
-    let known = of.characteristic();
+    let counting = of.counting(*is_ours);
+    let known = counting.characteristic();
     let numbers =
         known.map_or([None; 6], |c| [c.min, c.max, c.avg, c.median, c.node_min, c.node_max].map(Some));
     let mut row = vec![
@@ -239,6 +266,10 @@ fn row(job: &OfJob, (metric, is_ours): &Metric, of: &OfMetric) -> Vec<Sql> {
     ];
     row.extend(numbers.map(|number| number.map_or(Sql::Null, Sql::Double)));
     let is_shared = !job.neighbors.is_empty();
-    row.extend([Sql::UInt(of.nodes() as u32), Sql::UBigInt(of.readings() as u64), Sql::Boolean(is_shared)]);
+    row.extend([
+        Sql::UInt(counting.nodes() as u32),
+        Sql::UBigInt(counting.readings() as u64),
+        Sql::Boolean(is_shared),
+    ]);
     row
 }

@@ -2,20 +2,23 @@
 
 mod bind;
 mod due;
+mod late;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, ToSql, params_from_iter};
 use record::measure::{Job, Measures, Name, Series, Told};
 
-use crate::accounting::id_of;
+use crate::accounting::{id_of, merge};
 use crate::write::Writer;
 use crate::{StoreError, tags};
 
 pub use bind::Bound;
 pub use due::DueMeasures;
 pub(crate) use due::Pending;
+pub(crate) use late::Arriving;
+pub use late::{Arrived, Late};
 
 /// How much was kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,12 +32,15 @@ impl Writer {
     /// it; told again, it changes nothing.
     pub fn measure(&mut self, measures: &Measures, now_ns: i64) -> Result<Measured, StoreError> {
         let transaction = self.connection.transaction()?;
-        replace_series(&transaction, &measures.series)?;
-        let values = append(&transaction, &measures.series)?;
-        keep_told(&transaction, &measures.told)?;
+        let names = Names::of(&transaction, measures)?;
+        replace_series(&transaction, &measures.series, &names)?;
+        let values = append(&transaction, &measures.series, &names)?;
+        keep_told(&transaction, &measures.told, &names)?;
+        let remembered = self.arriving.remember(&transaction, &measures.series)?;
         transaction.commit()?;
+        self.arriving.come(remembered, &measures.series);
         let bound = measures.series.iter().filter_map(|series| series.job.as_ref());
-        self.measured.now(bound.map(id_of_job).collect(), now_ns);
+        self.measured.now(bound.map(|job| names.id(job)).collect(), now_ns);
         for series in measures.series.iter().filter(|series| series.job.is_none()) {
             series.points.iter().for_each(|point| self.measured.seen(nanos(point.time)));
         }
@@ -50,14 +56,31 @@ fn id_of_job(job: &Job) -> u64 {
     id_of(job.cluster.as_deref(), &job.number, job.submit.or(job.start))
 }
 
+/// The ids of jobs that are spoken of; a record of which may have given way to another.
+struct Names(HashMap<u64, u64>);
+
+impl Names {
+    fn of(connection: &Connection, measures: &Measures) -> Result<Names, StoreError> {
+        let of_series = measures.series.iter().filter_map(|series| series.job.as_ref());
+        let jobs: BTreeSet<u64> =
+            of_series.chain(measures.told.iter().map(|told| &told.job)).map(id_of_job).collect();
+        Ok(Names(merge::moved(connection, &jobs.into_iter().collect::<Vec<_>>())?))
+    }
+
+    fn id(&self, job: &Job) -> u64 {
+        let id = id_of_job(job);
+        self.0.get(&id).copied().unwrap_or(id)
+    }
+}
+
 fn text(text: Option<&str>) -> Sql {
     text.map_or(Sql::Null, |text| Sql::Text(text.to_owned()))
 }
 
 /// What is told of one job's series is all there is of it.
-fn replace_series(connection: &Connection, all: &[Series]) -> Result<(), StoreError> {
+fn replace_series(connection: &Connection, all: &[Series], names: &Names) -> Result<(), StoreError> {
     let key = |series: &Series| {
-        let job = id_of_job(series.job.as_ref()?);
+        let job = names.id(series.job.as_ref()?);
         Some((
             job,
             series.metric.text().to_owned(),
@@ -83,12 +106,12 @@ fn replace_series(connection: &Connection, all: &[Series]) -> Result<(), StoreEr
     Ok(())
 }
 
-fn append(connection: &Connection, all: &[Series]) -> Result<u64, StoreError> {
+fn append(connection: &Connection, all: &[Series], names: &Names) -> Result<u64, StoreError> {
     let mut table = connection.appender("measure")?;
     let mut values = 0;
     for series in all {
         let is_ours = matches!(series.metric, Name::Ours(_));
-        let job = series.job.as_ref().map(id_of_job);
+        let job = series.job.as_ref().map(|job| names.id(job));
         for point in series.points.iter().filter(|point| point.value.is_finite()) {
             let row: [&dyn ToSql; 10] = [
                 &series.cluster,
@@ -111,11 +134,11 @@ fn append(connection: &Connection, all: &[Series]) -> Result<u64, StoreError> {
 }
 
 /// The last word about a metric of a job counts; what was computed from values counts more.
-fn keep_told(connection: &Connection, all: &[Told]) -> Result<(), StoreError> {
+fn keep_told(connection: &Connection, all: &[Told], names: &Names) -> Result<(), StoreError> {
     if all.is_empty() {
         return Ok(());
     }
-    let ids: BTreeSet<String> = all.iter().map(|told| id_of_job(&told.job).to_string()).collect();
+    let ids: BTreeSet<String> = all.iter().map(|told| names.id(&told.job).to_string()).collect();
     let ids: Vec<String> = ids.into_iter().collect();
     tags::ids_due(connection, &ids)?;
     let ids = ids.join(", ");
@@ -123,7 +146,7 @@ fn keep_told(connection: &Connection, all: &[Told]) -> Result<(), StoreError> {
     let mut table = connection.appender("job_measure")?;
     for told in all {
         let row = [
-            Sql::UBigInt(id_of_job(&told.job)),
+            Sql::UBigInt(names.id(&told.job)),
             Sql::Text(told.metric.text().to_owned()),
             Sql::Boolean(matches!(told.metric, Name::Ours(_))),
             Sql::Boolean(true),

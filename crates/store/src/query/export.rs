@@ -13,12 +13,13 @@ use serde_json::Value;
 use super::jobs::{ACCOUNTED, Which};
 use super::{Conditions, Reader, Snapshot, in_list};
 use crate::StoreError;
+use crate::accounting::merge::MONITORING;
 
 /// The columns that are read back, in the order of [`job`].
-const COLUMNS: &str = "id, cluster, job, shown, array_job, array_task, array_waiting, het_job, het_offset, sluid, \"user\", uid, \
+const COLUMNS: &str = "id, cluster, source, job, shown, array_job, array_task, array_waiting, het_job, het_offset, sluid, \"user\", uid, \
     \"group\", gid, project, partition, qos, reservation, wckey, name, submit_ns, eligible_ns, start_ns, end_ns, elapsed_ns, limit_ns, \
     is_unlimited, state, also, cancelled_by, exit_code, signal, derived_exit_code, derived_signal, reason, restarts, nodes, cores, \
-    requested_cores, tasks, requested_memory, requested_memory_per, requested, allocated, node_list, comment, admin_comment, \
+    requested_nodes, requested_cores, tasks, requested_memory_each, requested_memory_per, requested, allocated, node_list, comment, admin_comment, \
     system_comment, extra, submit_line, work_dir, stdout, container, constraints, licenses, flags, priority, total_cpu_ns, user_cpu_ns, \
     system_cpu_ns, max_rss, average_rss, energy_j, others";
 
@@ -244,6 +245,7 @@ fn job(row: &Row) -> duckdb::Result<(u64, Accounting)> {
     let state = |text: &str| State::named(text.as_bytes());
     let job = Accounting {
         cluster: next.next()?,
+        from_monitoring: next.next::<Option<String>>()?.as_deref() == Some(MONITORING),
         job: next.next()?,
         shown: next.next()?,
         array_job: next.next()?,
@@ -277,6 +279,7 @@ fn job(row: &Row) -> duckdb::Result<(u64, Accounting)> {
         restarts: next.next()?,
         nodes: next.next()?,
         cpus: next.next()?,
+        requested_nodes: next.next()?,
         requested_cpus: next.next()?,
         tasks: next.next()?,
         requested_memory: next.memory()?,

@@ -8,7 +8,8 @@ use super::processes::{Draft, Lists};
 use super::{Filter, Snapshot, object, page};
 use crate::StoreError;
 
-/// A job with more rows than this shows only the first ones, and says so: `processes` has all of them, part by part.
+/// A job with more rows than this, or with more than there is room for, shows only the first ones, and says so: `processes` has
+/// all of them, part by part.
 const ROWS_MAX: u64 = 20_000;
 
 /// Names a process image within a job: host, pid, start of the process, number of the exec.
@@ -18,11 +19,13 @@ impl Snapshot<'_> {
     /// Everything that ran in a job, each process with the place of its parent in the list; `None` if there is no
     /// such job.
     pub(super) fn job(&self, filter: &Filter) -> Result<Option<Value>, StoreError> {
-        let (drafts, is_cut) = self.drafts(filter, ROWS_MAX)?;
+        let (mut drafts, mut is_cut) = self.drafts(filter, ROWS_MAX)?;
         if drafts.is_empty() {
             return Ok(None);
         }
-        let lists = self.lists(&drafts)?;
+        let (count, lists) = self.lists(&drafts)?;
+        is_cut |= count < drafts.len();
+        drafts.truncate(count);
         let mut libraries = libraries(&drafts, &lists);
         // Many processes of a job load the same: each list stands once in the answer, and processes name it.
         let name = |id: u64| Some(json!(id.to_string()));

@@ -1,11 +1,14 @@
 //! What other systems measured of a job, and what its batch system says of it.
 
 use duckdb::types::Value as Sql;
+use record::metric;
 use serde_json::{Map, Value, json};
 
 use super::jobs::{self, USUAL};
+use super::resources::shown;
 use super::{Conditions, Filter, Rows, Snapshot, object, time};
 use crate::StoreError;
+use crate::job_rows::CHARACTERISTICS;
 
 /// A job as its batch system accounts for it, or as it was measured where none does.
 pub(super) struct Account {
@@ -64,20 +67,21 @@ impl Snapshot<'_> {
         })
     }
 
-    /// Each metric that others measured of a job: from their values, else as they told it.
+    /// Each metric that others measured of a job: from their values, else as they told it. Ours are in the units of people.
     pub(super) fn measures(&self, id: u64) -> Result<Vec<Value>, StoreError> {
         let bound = self.bind(&[id], None)?.pop();
-        let mut all: Vec<Value> =
-            bound.iter().flat_map(|of| &of.metrics).map(|(metric, of)| of.json(metric)).collect();
+        let mut all: Vec<(bool, Value)> =
+            bound.iter().flat_map(|of| &of.metrics).flat_map(|(metric, of)| of.json(metric)).collect();
         for told in self.told(id)? {
-            match all
-                .iter_mut()
-                .find(|known| known["metric"] == told["metric"] && known["is_ours"] == told["is_ours"])
-            {
-                Some(known) => known["told"] = told,
-                None => all.push(told),
+            let is_same =
+                |known: &Value| known["metric"] == told["metric"] && known["is_ours"] == told["is_ours"];
+            match all.iter_mut().find(|(counts, known)| *counts && is_same(known)) {
+                Some((_, known)) => known["told"] = told,
+                None => all.push((true, told)),
             }
         }
+        let mut all: Vec<Value> = all.into_iter().map(|(_, known)| known).collect();
+        all.iter_mut().for_each(for_people);
         Ok(all)
     }
 
@@ -100,7 +104,8 @@ impl Snapshot<'_> {
         let Some(account) = self.account(filter)? else { return Ok(Rows::new()) };
         let bound = self.bind(&[account.id], Some(metric))?;
         let mut rows = Rows::new();
-        for of in bound.iter().flat_map(|job| job.metrics.values()) {
+        for ((name, is_ours), of) in bound.iter().flat_map(|job| &job.metrics) {
+            let (unit, over) = if *is_ours { in_unit(name) } else { (of.unit.as_deref(), 1.0) };
             for ((host, part), spans) in &of.values {
                 if filter.host.as_ref().is_some_and(|asked| asked != host) {
                     continue;
@@ -112,12 +117,36 @@ impl Snapshot<'_> {
                         ("card", json!(part)),
                         ("from", time(Some(span.from))),
                         ("to", time(Some(span.from + span.length))),
-                        ("value", json!(span.value)),
-                        ("unit", json!(of.unit)),
+                        ("value", json!(span.value / over)),
+                        ("unit", json!(unit)),
                     ])
                 }));
             }
         }
         Ok(rows)
+    }
+}
+
+/// The unit of one of our metrics, and how many of ours make one.
+fn in_unit(name: &str) -> (Option<&'static str>, f64) {
+    metric::by_name(name).map_or((None, 1.0), |metric| {
+        let (unit, over) = shown(metric);
+        (Some(unit), over)
+    })
+}
+
+/// What is said of one of our metrics, also what was told beside the values.
+fn for_people(said: &mut Value) {
+    if said["is_ours"] == true {
+        let (unit, over) = in_unit(said["metric"].as_str().unwrap_or_default());
+        for name in CHARACTERISTICS {
+            if let Some(number) = said[name].as_f64() {
+                said[name] = json!(number / over);
+            }
+        }
+        said["unit"] = json!(unit);
+    }
+    if let Some(told) = said.get_mut("told") {
+        for_people(told);
     }
 }

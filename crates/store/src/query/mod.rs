@@ -7,6 +7,7 @@ pub(crate) mod hosts;
 mod job;
 pub mod jobs;
 mod measures;
+mod named_nodes;
 mod nodes;
 pub mod notes;
 mod on_node;
@@ -29,6 +30,7 @@ use digest::Site;
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, InterruptHandle, Row, ToSql, Transaction};
 use record::metric::Metric;
+use record::site::Description;
 use serde_json::{Map, Value, json};
 
 use crate::StoreError;
@@ -36,6 +38,7 @@ use crate::sight::{self, Sight};
 use crate::tags::{Declared, Shared};
 
 pub use environment::{Rule, Rules};
+pub use named_nodes::{Nodes, NodesError, UnknownNode};
 pub use page::{After, Listed};
 pub use short::Per;
 pub use uses::GroupBy;
@@ -52,6 +55,8 @@ pub struct Filter {
     /// A host, or a node of the batch system.
     pub host: Option<String>,
     pub pid: Option<u32>,
+    /// Only those that ended with an exit code other than 0, or by a signal.
+    pub is_failed: bool,
     /// Whatever ran at some time between these two, in nanoseconds since 1970.
     pub since_ns: Option<i64>,
     pub until_ns: Option<i64>,
@@ -169,6 +174,24 @@ impl Reader {
         })
     }
 
+    /// Whether anything is known of a job: by its batch system, or because it was seen or measured.
+    pub fn knows_job(&self, job: &str) -> Result<bool, StoreError> {
+        self.ask(|snapshot| {
+            let sql = "SELECT 1 FROM accounting WHERE job = ? OR shown = ? LIMIT 1";
+            let values = [Sql::Text(job.to_owned()), Sql::Text(job.to_owned())];
+            if !snapshot.rows(sql, &values, |row| row.get::<_, i64>(0))?.is_empty() {
+                return Ok(true);
+            }
+            for table in ["process", "job_sample"] {
+                let (_, first, last) = snapshot.find_job(table, job)?;
+                if first <= last {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
     /// What a job reserved and used; null if it was never measured.
     pub fn resources(&self, filter: &Filter, now_ns: i64) -> Result<Value, StoreError> {
         self.ask(|snapshot| snapshot.resources(filter, now_ns))
@@ -184,14 +207,19 @@ impl Reader {
         self.ask(|snapshot| snapshot.short_jobs(filter, per))
     }
 
-    /// How the nodes fare, or one of them.
-    pub fn nodes(&self, host: Option<&str>, now_ns: i64) -> Result<Rows, StoreError> {
-        self.ask(|snapshot| snapshot.nodes(host, now_ns))
+    /// How the nodes fare, or some of them.
+    pub fn nodes(&self, which: Option<&Nodes>, now_ns: i64) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.nodes(which, now_ns))
     }
 
     /// The machine as its batch system has it, with what the site says over it: all clusters, or one.
     pub fn site(&self, cluster: Option<&str>) -> Result<Value, StoreError> {
         self.ask(|snapshot| snapshot.site(cluster))
+    }
+
+    /// Clusters as they were described.
+    pub fn descriptions(&self) -> Result<Vec<Description>, StoreError> {
+        self.ask(|snapshot| snapshot.descriptions())
     }
 
     /// The batch jobs that run now, by their last readings.
@@ -352,10 +380,16 @@ impl From<&Filter> for Conditions {
             conditions.add(&text, [Sql::Text(value)]);
         }
         if let Some(host) = &filter.host {
-            conditions.add("(host = ? OR node = ?)", [text(host), text(host)]);
+            // What is no list of nodes is no node's name either.
+            let nodes = Nodes::parse(host).unwrap_or_else(|_| Nodes::literal(host));
+            let ((own, values), (other, again)) = (nodes.fits("host"), nodes.fits("node"));
+            conditions.add(&format!("({own} OR {other})"), values.into_iter().chain(again));
         }
         if let Some(pid) = filter.pid {
             conditions.add("pid = ?", [Sql::UInt(pid)]);
+        }
+        if filter.is_failed {
+            conditions.add("(exit_code <> 0 OR signal > 0)", []);
         }
         if let Some(since) = filter.since_ns {
             // The first says the same less exactly, but of one column only, so that old parts of the table are left out.

@@ -6,7 +6,7 @@ use duckdb::types::Value as Sql;
 use record::metric::{self, Of};
 use serde_json::{Map, Value, json};
 
-use super::{Rows, Snapshot, object, time};
+use super::{Nodes, Rows, Snapshot, object, time};
 use crate::StoreError;
 
 /// A node whose last reading is older than this is not shown.
@@ -23,19 +23,20 @@ struct Reading {
 impl Snapshot<'_> {
     /// The nodes with a reading of the last day: what they use, as the difference of their last two readings says. Between two
     /// whole readings there may be some of single sensors, at a rate that somebody asked for; they do not take their place.
-    pub(super) fn nodes(&self, host: Option<&str>, now_ns: i64) -> Result<Rows, StoreError> {
+    pub(super) fn nodes(&self, which: Option<&Nodes>, now_ns: i64) -> Result<Rows, StoreError> {
         let names: Vec<&'static str> = metric::of(Of::Node).map(|metric| metric.name).collect();
+        let (fits, named) = which.map_or(("true".to_owned(), Vec::new()), |nodes| nodes.fits("host"));
         let sql = format!(
             "SELECT host, time_ns, boot, since_boot_ns, {} FROM node_sample WHERE time_ns >= ? \
-             AND (? IS NULL OR host = ?) \
+             AND {fits} \
              QUALIFY row_number() OVER (PARTITION BY host, node_load IS NULL ORDER BY stream DESC, number DESC) <= 2 \
              ORDER BY host, stream, number",
             names.join(", ")
         );
-        let host = host.map_or(Sql::Null, |host| Sql::Text(host.to_owned()));
         let since = Sql::BigInt(now_ns.saturating_sub(RECENT_NS));
+        let values: Vec<Sql> = [since].into_iter().chain(named).collect();
         let mut nodes: BTreeMap<String, Vec<Reading>> = BTreeMap::new();
-        self.rows(&sql, &[since, host.clone(), host], |row| {
+        self.rows(&sql, &values, |row| {
             let mut values = BTreeMap::new();
             for (at, name) in names.iter().enumerate() {
                 if let Some(value) = row.get::<_, Option<i64>>(at + 4)? {

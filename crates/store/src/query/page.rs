@@ -157,6 +157,8 @@ mod tests {
         assert_eq!(all(&Listed::of_rows(rows.clone(), 20, 3)), (3, Some("23".into())));
         let long = vec![row(&"y".repeat(BYTES / 2)); 4];
         assert_eq!(all(&Listed::of_rows(long, 0, 100)), (2, Some("2".into())));
+        let many = vec![Map::new(); ROWS as usize + 1];
+        assert_eq!(all(&Listed::of_rows(many, 0, u64::MAX)), (ROWS, Some(ROWS.to_string())));
         let json = Listed::of_rows(rows, 0, 1).into_json(&[("b", json!(7))]);
         assert_eq!(String::from_utf8(json).unwrap(), r#"{"rows":[{"a":"x"}],"more":true,"next":"1","b":7}"#);
     }

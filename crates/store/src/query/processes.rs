@@ -22,8 +22,12 @@ const COLUMNS: &str = "cluster, job, step, rank, host, node, pid, ppid, start_ns
 const ROWS: u64 = page::ROWS / 2;
 /// Rows whose lists are looked up together: few, since each may have lists of its own.
 const TOGETHER: usize = 200;
-/// Bytes of texts in rows that are held at the same time.
+/// Bytes of texts in rows that are held at the same time, and of the lists to which these refer.
 const TEXTS: usize = 4 * page::BYTES;
+/// What an object takes beside its path.
+const BYTES_OF_OBJECT: usize = 256;
+/// What a text in a list takes beside its bytes.
+const BYTES_OF_TEXT: usize = 32;
 
 /// A row before its lists are known.
 pub(super) struct Draft {
@@ -178,14 +182,12 @@ impl Snapshot<'_> {
         let (drafts, mut is_more) = self.drafts(filter, limit)?;
         let (mut listed, mut last) = (Listed::default(), None);
         let mut drafts = drafts.into_iter();
-        while !listed.is_full() {
-            let together: Vec<Draft> = drafts.by_ref().take(TOGETHER).collect();
-            if together.is_empty() {
-                break;
-            }
-            let lists = self.lists(&together)?;
+        while !listed.is_full()
+            && let Some(together) = drafts.as_slice().chunks(TOGETHER).next()
+        {
+            let (count, lists) = self.lists(together)?;
             let list = |id: u64| lists.objects.get(&id).cloned();
-            for draft in together {
+            for draft in drafts.by_ref().take(count) {
                 if listed.is_full() {
                     is_more = true;
                     break;
@@ -231,52 +233,79 @@ impl Snapshot<'_> {
         Ok((drafts, is_more))
     }
 
-    /// The lists to which rows refer.
-    pub(super) fn lists(&self, drafts: &[Draft]) -> Result<Lists, StoreError> {
+    /// The lists to which the first of these rows refer, and how many rows these are: fewer than all, but at least one, where
+    /// the lists take too much memory.
+    pub(super) fn lists(&self, drafts: &[Draft]) -> Result<(usize, Lists), StoreError> {
+        let mut count = drafts.len();
+        loop {
+            let first = drafts.get(..count).unwrap_or(drafts);
+            let mut room = if count > 1 { TEXTS } else { usize::MAX };
+            match self.lists_within(first, &mut room)? {
+                Some(lists) => return Ok((count, lists)),
+                None => count /= 2,
+            }
+        }
+    }
+
+    /// The lists to which rows refer, unless there is no room for them and for what each row has a copy of.
+    fn lists_within(&self, drafts: &[Draft], room: &mut usize) -> Result<Option<Lists>, StoreError> {
         let ids = |id: fn(&Draft) -> Option<u64>| drafts.iter().filter_map(id).collect::<BTreeSet<u64>>();
         let mut lists = ids(|draft| draft.objects);
         lists.extend(ids(|draft| draft.late_objects));
-        Ok(Lists {
-            objects: self.objects(&lists)?,
-            modules: self.modules_of(&ids(|draft| draft.modules))?,
-            environments: self.environments(&ids(|draft| draft.environment))?,
+        let found = Lists {
+            objects: self.objects(&lists, room)?,
+            modules: self.modules_of(&ids(|draft| draft.modules), room)?,
+            environments: self.environments(&ids(|draft| draft.environment), room)?,
             hashes: self.hashes(&ids(|draft| draft.exe_file))?,
-        })
+        };
+        let environments = weights(&found.environments, weight);
+        let modules = weights(&found.modules, |(names, files)| {
+            let texts = names.iter().chain(files.iter().flatten());
+            texts.map(|text| text.len() + BYTES_OF_TEXT).sum()
+        });
+        for draft in drafts {
+            let of = |weights: &HashMap<u64, usize>, id: Option<u64>| {
+                id.and_then(|id| weights.get(&id)).copied().unwrap_or(0)
+            };
+            take(room, of(&environments, draft.environment) + of(&modules, draft.modules));
+        }
+        Ok((*room > 0).then_some(found))
     }
 
-    fn objects(&self, lists: &BTreeSet<u64>) -> Result<HashMap<u64, Value>, StoreError> {
+    /// As far as there is room.
+    fn objects(&self, lists: &BTreeSet<u64>, room: &mut usize) -> Result<HashMap<u64, Value>, StoreError> {
         let sql = format!(
             "SELECT list, o.path, coalesce(o.build_id, f.build_id), coalesce(o.signature, f.signature), f.hash, o.claimed \
              FROM object_list JOIN object o ON o.id = object LEFT JOIN file f ON f.id = o.file \
              WHERE list IN ({}) ORDER BY list, position",
             in_list(lists.iter().copied())
         );
-        let mut found: HashMap<u64, Value> = HashMap::new();
+        // A list without objects has no rows.
+        let mut found: HashMap<u64, Vec<Value>> = lists.iter().map(|list| (*list, Vec::new())).collect();
         if lists.is_empty() {
-            return Ok(found);
+            return Ok(HashMap::new());
         }
-        let rows = self.rows(&sql, &[], |row| {
+        self.each_while(&sql, &[], |row| {
             let text = |at: usize| row.get::<_, Option<String>>(at);
+            let path = text(1)?;
+            take(room, path.as_ref().map_or(0, String::len) + BYTES_OF_OBJECT);
             let mut value =
-                json!({"path": text(1)?, "build_id": text(2)?, "signature": text(3)?, "hash": text(4)?});
+                json!({"path": path, "build_id": text(2)?, "signature": text(3)?, "hash": text(4)?});
             if let (true, Some(object)) = (row.get(5)?, value.as_object_mut()) {
                 object.insert("claimed".into(), json!(true));
             }
-            Ok((row.get::<_, u64>(0)?, value))
+            found.entry(row.get(0)?).or_default().push(value);
+            Ok(*room > 0)
         })?;
-        for (list, value) in rows {
-            if let Value::Array(list) = found.entry(list).or_insert_with(|| json!([])) {
-                list.push(value);
-            }
-        }
-        // A list without objects has no rows.
-        for list in lists {
-            found.entry(*list).or_insert_with(|| json!([]));
-        }
-        Ok(found)
+        Ok(found.into_iter().map(|(list, objects)| (list, objects.into())).collect())
     }
 
-    fn modules_of(&self, lists: &BTreeSet<u64>) -> Result<HashMap<u64, Modules>, StoreError> {
+    /// As far as there is room.
+    fn modules_of(
+        &self,
+        lists: &BTreeSet<u64>,
+        room: &mut usize,
+    ) -> Result<HashMap<u64, Modules>, StoreError> {
         let ids = in_list(lists.iter().copied());
         let sql = format!(
             "SELECT list, module, file FROM module_list WHERE list IN ({ids}) ORDER BY list, position"
@@ -285,22 +314,32 @@ impl Snapshot<'_> {
         if lists.is_empty() {
             return Ok(found);
         }
-        for (list, module, file) in self.rows(&sql, &[], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))? {
-            let (names, files) = found.entry(list).or_default();
-            names.push(module);
+        self.each_while(&sql, &[], |row| {
+            let (names, files) = found.entry(row.get(0)?).or_default();
+            let (name, file): (String, Option<String>) = (row.get(1)?, row.get(2)?);
+            take(room, name.len() + file.as_ref().map_or(0, String::len) + 2 * BYTES_OF_TEXT);
+            names.push(name);
             files.push(file);
-        }
+            Ok(*room > 0)
+        })?;
         Ok(found)
     }
 
-    fn environments(&self, ids: &BTreeSet<u64>) -> Result<HashMap<u64, Value>, StoreError> {
+    /// As far as there is room.
+    fn environments(&self, ids: &BTreeSet<u64>, room: &mut usize) -> Result<HashMap<u64, Value>, StoreError> {
+        let mut found = HashMap::new();
         if ids.is_empty() {
-            return Ok(HashMap::new());
+            return Ok(found);
         }
         let ids = in_list(ids.iter().copied());
         let sql = format!("SELECT id, any_value(variables) FROM environment WHERE id IN ({ids}) GROUP BY id");
-        let rows = self.rows(&sql, &[], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
-        Ok(rows.into_iter().map(|(id, text)| (id, environment(&text))).collect())
+        self.each_while(&sql, &[], |row| {
+            let text: String = row.get(1)?;
+            take(room, text.len());
+            found.insert(row.get(0)?, environment(&text));
+            Ok(*room > 0)
+        })?;
+        Ok(found)
     }
 
     fn hashes(&self, ids: &BTreeSet<u64>) -> Result<HashMap<u64, Value>, StoreError> {
@@ -319,6 +358,22 @@ impl Snapshot<'_> {
         let values: &[Sql] = &conditions.values;
         Ok(self.rows(&sql, values, |row| row.get(0))?.pop().unwrap_or(0))
     }
+}
+
+/// Takes bytes of what is left.
+fn take(room: &mut usize, bytes: usize) {
+    *room = room.saturating_sub(bytes);
+}
+
+fn weights<T>(lists: &HashMap<u64, T>, weight: impl Fn(&T) -> usize) -> HashMap<u64, usize> {
+    lists.iter().map(|(id, list)| (*id, weight(list))).collect()
+}
+
+/// What names with values take, about.
+fn weight(environment: &Value) -> usize {
+    let text = |value: &Value| value.as_str().map_or(0, str::len) + BYTES_OF_TEXT;
+    let variables = environment.as_object().into_iter().flatten();
+    variables.map(|(name, value)| name.len() + BYTES_OF_TEXT + text(value)).sum()
 }
 
 /// `NAME=value` texts as names with values.

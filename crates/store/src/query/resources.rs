@@ -256,6 +256,21 @@ fn on_node(on: &OnNode, alone: &Job, until: i64, site: &Site) -> Value {
     })
 }
 
+/// What people are shown instead of a value of the series: its unit, and how many of ours make one.
+pub(super) fn shown(metric: &Metric) -> (&'static str, f64) {
+    match (metric.kind, metric.unit) {
+        // Of one card these are percent.
+        (Kind::Gauge, Unit::Hundredths) if metric.of == Of::Card => ("%", 1.0),
+        (_, Unit::Hundredths) => ("", 100.0),
+        (_, Unit::MilliCelsius) => ("°C", 1000.0),
+        (_, Unit::MilliWatt) => ("W", 1000.0),
+        (Kind::Counter, Unit::MicroJoule) => ("W", 1e6),
+        (Kind::Gauge, Unit::MicroJoule) => ("J", 1e6),
+        (Kind::Gauge, Unit::Nanoseconds) => ("s", 1e9),
+        _ => (unit(metric), 1.0),
+    }
+}
+
 /// What a value of the series is: a counter's is a rate.
 pub(super) fn unit(metric: &Metric) -> &'static str {
     match (metric.kind, metric.unit) {

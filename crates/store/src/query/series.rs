@@ -9,7 +9,7 @@ use record::metric::{self, Metric, Of};
 use serde_json::{Map, Value, json};
 
 use super::hosts::readings;
-use super::resources::unit;
+use super::resources::shown;
 use super::{Conditions, Filter, Rows, Snapshot, object, time};
 use crate::StoreError;
 
@@ -123,15 +123,16 @@ fn alone(span: Span) -> Stretch {
 
 fn row(whose: &Whose, stretch: &Stretch, metric: &Metric) -> Map<String, Value> {
     let Stretch { span, least, most } = stretch;
+    let (unit, over) = shown(metric);
     object([
         ("host", json!(whose.host)),
         ("node", json!(whose.node)),
         ("card", json!(whose.card)),
         ("from", time(Some(span.from))),
         ("to", time(Some(span.from.saturating_add(span.length)))),
-        ("value", json!(span.value)),
-        ("min", json!(least)),
-        ("max", json!(most)),
-        ("unit", json!(unit(metric))),
+        ("value", json!(span.value / over)),
+        ("min", json!(least.map(|least| least / over))),
+        ("max", json!(most.map(|most| most / over))),
+        ("unit", json!(unit)),
     ])
 }

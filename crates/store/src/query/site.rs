@@ -2,7 +2,7 @@
 
 use digest::Site;
 use duckdb::types::Value as Sql;
-use record::site::{Node, Partition, SiteData};
+use record::site::{Description, Node, Partition, SiteData};
 use serde_json::{Map, Value, json};
 
 use super::{Conditions, Rows, Snapshot, time};
@@ -101,6 +101,11 @@ const ASSOCIATIONS: Columns = &[
 
 impl Snapshot<'_> {
     /// All that was told of clusters, or of one.
+    pub(super) fn descriptions(&self) -> Result<Vec<Description>, StoreError> {
+        let sql = "SELECT cluster, text FROM cluster_description ORDER BY cluster";
+        self.rows(sql, &[], |row| Ok(Description { cluster: row.get(0)?, text: row.get(1)? }))
+    }
+
     pub(super) fn site(&self, cluster: Option<&str>) -> Result<Value, StoreError> {
         let all = |table: &str, columns, order: &str| self.site_rows(table, columns, order, cluster);
         let clusters = all("site_cluster", CLUSTERS, "cluster")?;

@@ -234,8 +234,8 @@ const NEWEST: u64 = 10_000;
 /// Looks at the newest jobs, of those that the connection sees.
 pub(crate) fn decidable(connection: &Connection, declared: &Declared) -> Result<Decidable, StoreError> {
     let sql = format!(
-        "SELECT min(at) FROM (SELECT coalesce(c.submit_ns, c.start_ns, c.end_ns) AS at FROM accounting c WHERE {BEGUN} \
-         ORDER BY at DESC LIMIT {NEWEST})"
+        "SELECT min(since_ns) FROM (SELECT coalesce(c.submit_ns, c.start_ns, c.end_ns) AS since_ns FROM accounting c WHERE {BEGUN} \
+         ORDER BY since_ns DESC LIMIT {NEWEST})"
     );
     let since: Option<i64> = connection.query_row(&sql, [], |row| row.get(0))?;
     let Some(since) = since else { return Ok(Decidable::default()) };

@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use import::collectd::csv::{self, Place};
 use import::collectd::{Network, Security, Stored, Types, Users, http as post};
-use import::monitor::Take;
+use import::monitor::{Dropped, Take};
 
 use super::gate::Gate;
+use super::request::Refusal;
 use super::{Shared, http, lock, open, serve, spawn, udp};
 use crate::args::{CollectdSecurity, ImportCollectdArgs};
 use crate::import_command::stop::Stop;
@@ -39,7 +40,10 @@ pub fn run(args: &ImportCollectdArgs) -> Result<bool> {
         let (listener, feed, stop) = (http::bind(address)?, feed.clone(), stop.clone());
         sources.push(spawn("write_http", &stop.clone(), move || {
             http::serve(&listener, &gate, &feed, &stop, |_, body| {
-                Ok(post::read(body, stored, &mut *lock(&feed))?)
+                post::read(body, stored, &mut *lock(&feed)).map_err(|error| {
+                    let text = format!("not what write_http posts with Format \"JSON\": {error}");
+                    Refusal::new(400, text).counted(Dropped::Malformed)
+                })
             })
         })?);
     }
@@ -79,7 +83,7 @@ fn types(args: &ImportCollectdArgs) -> Result<Types> {
         let name = path.display().to_string();
         let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
         for line in types.add(&bytes, &name) {
-            eprintln!("jobglass: {line}");
+            say!("jobglass: {line}");
         }
     }
     Ok(types)
@@ -117,7 +121,7 @@ fn file(path: &Path, types: &Types, stored: Stored, feed: &Shared) -> Result<()>
     let place = match Place::parse(&path.display().to_string()) {
         Ok(place) => place,
         Err(why) => {
-            eprintln!("jobglass: {}: {why}", path.display());
+            say!("jobglass: {}: {why}", path.display());
             feed.dropped(why);
             return Ok(());
         }

@@ -70,17 +70,17 @@ impl Deliver {
                 Ok(_) => self.stored += next.values,
                 Err(error) if error.is_passing => {
                     if !std::mem::replace(&mut self.is_away, true) {
-                        eprintln!("jobglass: {:#}; values are kept until it takes them", error.why);
+                        say!("jobglass: {:#}; values are kept until it takes them", error.why);
                     }
                     return;
                 }
                 Err(error) => {
-                    eprintln!("jobglass: {:#}: {} values are lost", error.why, next.values);
+                    say!("jobglass: {:#}: {} values are lost", error.why, next.values);
                     self.lost += next.values;
                 }
             }
             if std::mem::replace(&mut self.is_away, false) {
-                eprintln!("jobglass: the server takes values again");
+                say!("jobglass: the server takes values again");
             }
             self.bytes -= self.waiting.pop_front().map_or(0, |sent| sent.body.len());
         }

@@ -60,6 +60,10 @@ impl Feed {
 
     /// There are no more parts of what was told in parts.
     pub fn finish(&mut self) {
+        for point in self.mapper.finish() {
+            let joined = self.joiner.take(point);
+            self.joined(joined);
+        }
         for joined in self.joiner.finish() {
             self.joined(joined);
         }
@@ -78,7 +82,8 @@ impl Feed {
             self.values,
             self.mapper.unmapped()
         );
-        let skipped = self.mapper.skipped().iter().map(|(why, count)| (why.to_string(), count));
+        let skipped = self.mapper.skipped();
+        let skipped = skipped.iter().map(|(why, count)| (why.to_string(), count));
         let drops = self.drops.iter().map(|(why, count)| (why.to_string(), count));
         let parts = [("parts were missing".to_owned(), self.incomplete)];
         for (why, count) in skipped.chain(drops).chain(parts).filter(|(_, count)| *count > 0) {
@@ -96,9 +101,9 @@ impl Feed {
     }
 
     fn add(&mut self, point: Point) {
-        let (metric, unit, scale) = match &point.target {
-            Target::Metric(metric) => (Name::Ours(metric.name.to_owned()), None, scale(metric)),
-            Target::Own(name) => (Name::Own(name.clone()), None, 1.0),
+        let (metric, scale) = match &point.target {
+            Target::Metric(metric) => (Name::Ours(metric.name.to_owned()), scale(metric)),
+            Target::Own(name) => (Name::Own(name.clone()), 1.0),
         };
         let (value, every) = match point.amount {
             Amount::Level(value) => (value, None),
@@ -115,7 +120,7 @@ impl Feed {
             cluster,
             host,
             metric,
-            unit,
+            unit: point.unit,
             part,
             ..Series::default()
         });

@@ -58,13 +58,13 @@ fn poll(
         let began = Instant::now();
         match ask(address, query, feed) {
             Ok(()) if std::mem::replace(&mut is_away, false) => {
-                eprintln!("jobglass: {address} answers again")
+                say!("jobglass: {address} answers again")
             }
             Ok(()) => {}
             Err(error) if once => return Err(error),
             Err(error) => {
                 if !std::mem::replace(&mut is_away, true) {
-                    eprintln!("jobglass: {error:#}; asking again");
+                    say!("jobglass: {error:#}; asking again");
                 }
             }
         }

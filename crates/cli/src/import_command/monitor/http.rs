@@ -52,14 +52,14 @@ struct Service<'a, T> {
     held: AtomicUsize,
 }
 
-/// Gives the path and body of each post, until it is to stop; an error of theirs is answered with its text. A post that
-/// may not be sent is given to nobody.
+/// Gives the path and body of each post, until it is to stop, and answers with their refusal. A post that may not be sent is
+/// given to nobody.
 pub fn serve(
     listener: &TcpListener,
     gate: &Gate,
     feed: &Shared,
     stop: &Stop,
-    take: impl Fn(&str, &[u8]) -> Result<()> + Sync,
+    take: impl Fn(&str, &[u8]) -> Result<(), Refusal> + Sync,
 ) -> Result<()> {
     serve_within(BOUNDS, listener, gate, feed, stop, take)
 }
@@ -70,7 +70,7 @@ fn serve_within(
     gate: &Gate,
     feed: &Shared,
     stop: &Stop,
-    take: impl Fn(&str, &[u8]) -> Result<()> + Sync,
+    take: impl Fn(&str, &[u8]) -> Result<(), Refusal> + Sync,
 ) -> Result<()> {
     let (places, held) = (Places::default(), AtomicUsize::new(0));
     let service = Service { bounds, gate, feed, stop, take, places, held };
@@ -89,7 +89,7 @@ fn serve_within(
     Ok(())
 }
 
-impl<T: Fn(&str, &[u8]) -> Result<()> + Sync> Service<'_, T> {
+impl<T: Fn(&str, &[u8]) -> Result<(), Refusal> + Sync> Service<'_, T> {
     /// Answers on a thread of its own; without a place or a thread the connection ends.
     fn begin<'s>(&'s self, scope: &'s Scope<'s, '_>, stream: TcpStream, sender: IpAddr) {
         if !self.places.take(sender) {
@@ -110,8 +110,8 @@ impl<T: Fn(&str, &[u8]) -> Result<()> + Sync> Service<'_, T> {
             return;
         }
         let refusal = self.request(stream, sender).err();
-        if refusal.as_ref().is_some_and(|refusal| matches!(refusal.status, 401 | 403)) {
-            lock(self.feed).dropped(Dropped::NotAllowed);
+        if let Some(why) = refusal.as_ref().and_then(|refusal| refusal.dropped) {
+            lock(self.feed).dropped(why);
         }
         // Whoever does not wait for the answer does not need it.
         let _ = respond(stream, refusal.as_ref());
@@ -119,7 +119,8 @@ impl<T: Fn(&str, &[u8]) -> Result<()> + Sync> Service<'_, T> {
 
     fn request(&self, stream: &TcpStream, sender: IpAddr) -> Result<(), Refusal> {
         if !self.gate.admits(sender) {
-            return Err(Refusal::new(403, format!("{sender} may not send values here")));
+            let text = format!("{sender} may not send values here");
+            return Err(Refusal::new(403, text).counted(Dropped::NotAllowed));
         }
         let mut from = Sender::new(stream, self.bounds, self.stop, &self.held);
         let head = from.head()?;
@@ -127,11 +128,16 @@ impl<T: Fn(&str, &[u8]) -> Result<()> + Sync> Service<'_, T> {
             let is_ping = head.path.starts_with("/ping");
             return if is_ping { Ok(()) } else { Err(Refusal::new(405, "only posts are taken")) };
         }
+        // Telegraf wants its database to be created first: there is none, and the request has no values.
+        if head.path.starts_with("/query") {
+            return Ok(());
+        }
         if !self.gate.accepts(head.authorization.as_deref()) {
-            return Err(Refusal::new(401, "the token is missing or wrong"));
+            let refusal = Refusal::new(401, "the token is missing or wrong");
+            return Err(refusal.counted(Dropped::NotAllowed));
         }
         let body = from.body(&head)?;
-        (self.take)(&head.path, &body.bytes).map_err(|error| Refusal::new(400, format!("{error:#}")))
+        (self.take)(&head.path, &body.bytes)
     }
 }
 
@@ -164,7 +170,7 @@ impl Places {
 }
 
 fn respond(mut stream: &TcpStream, refusal: Option<&Refusal>) -> io::Result<()> {
-    let Some(Refusal { status, text }) = refusal else {
+    let Some(Refusal { status, text, is_json, .. }) = refusal else {
         return stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
     };
     let reason = match status {
@@ -174,14 +180,16 @@ fn respond(mut stream: &TcpStream, refusal: Option<&Refusal>) -> io::Result<()> 
         408 => "Request Timeout",
         411 => "Length Required",
         413 => "Content Too Large",
+        415 => "Unsupported Media Type",
         431 => "Request Header Fields Too Large",
         503 => "Service Unavailable",
         _ => "Bad Request",
     };
     let length = text.len() + 1;
+    let form = if *is_json { "application/json" } else { "text/plain" };
     write!(
         stream,
-        "HTTP/1.1 {status} {reason}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n{text}\n"
+        "HTTP/1.1 {status} {reason}\r\nConnection: close\r\nContent-Type: {form}\r\nContent-Length: {length}\r\n\r\n{text}\n"
     )?;
     // With bytes left unread, closing would take the answer back.
     stream.shutdown(std::net::Shutdown::Write)?;
@@ -197,8 +205,25 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
+    /// Ends the service also where an assertion has failed: the scope waits for it.
+    struct AtEnd<'a>(&'a Stop);
+
+    impl Drop for AtEnd<'_> {
+        fn drop(&mut self) {
+            self.0.set();
+        }
+    }
+
     /// The answers to what `ask` does with a service of these bounds, and what it has taken.
     fn with_service(bounds: Bounds, ask: impl FnOnce(SocketAddr)) -> Vec<(String, Vec<u8>)> {
+        with_service_and(&feed(), bounds, ask)
+    }
+
+    fn with_service_and(
+        feed: &Shared,
+        bounds: Bounds,
+        ask: impl FnOnce(SocketAddr),
+    ) -> Vec<(String, Vec<u8>)> {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let (address, taken) = (listener.local_addr().unwrap(), Mutex::new(Vec::new()));
         let stop = &Stop::default();
@@ -207,10 +232,11 @@ mod tests {
                 taken.lock().unwrap().push((path.to_owned(), body.to_vec()));
                 Ok(())
             };
-            let (gate, feed) = (Gate::default(), feed());
-            let service = scope.spawn(move || serve_within(bounds, &listener, &gate, &feed, stop, take));
+            let gate = Gate::default();
+            let service = scope.spawn(move || serve_within(bounds, &listener, &gate, feed, stop, take));
+            let end = AtEnd(stop);
             ask(address);
-            stop.set();
+            drop(end);
             service.join().unwrap().unwrap();
         });
         taken.into_inner().unwrap()
@@ -252,8 +278,61 @@ mod tests {
                 assert!(answer.contains("HTTP/1.1 204 "), "{request}: {answer}");
             }
             assert_eq!(status(send(address, b"GET /ping HTTP/1.1\r\n\r\n")), "204");
+            assert_eq!(status(send(address, b"POST /query?q=CREATE+DATABASE HTTP/1.1\r\n\r\n")), "204");
         });
         assert_eq!(taken, vec![("/write?db=x".to_owned(), b"hello".to_vec()); 3]);
+    }
+
+    fn packed(body: &[u8]) -> Vec<u8> {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        packer.write_all(body).unwrap();
+        packer.finish().unwrap()
+    }
+
+    fn post(coding: &str, body: &[u8]) -> Vec<u8> {
+        let head = format!(
+            "POST /write HTTP/1.1\r\nContent-Encoding: {coding}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        [head.as_bytes(), body].concat()
+    }
+
+    /// Telegraf sends so unless it was told otherwise.
+    #[test]
+    fn gzip_bodies_are_decoded() {
+        let two_members = [packed(b"hel"), packed(b"lo")].concat();
+        let taken = with_service(BOUNDS, |address| {
+            for (coding, body) in
+                [("gzip", &packed(b"hello")), ("X-GZIP", &two_members), ("identity", &b"hello".to_vec())]
+            {
+                assert_eq!(status(send(address, &post(coding, body))), "204", "{coding}");
+            }
+            assert_eq!(status(send(address, &post("zstd", b"hello"))), "415");
+            assert_eq!(status(send(address, &post("gzip", b"hello"))), "400");
+            let whole = packed(b"hello");
+            assert_eq!(status(send(address, &post("gzip", &whole[..whole.len() - 4]))), "400");
+        });
+        assert_eq!(taken, vec![("/write".to_owned(), b"hello".to_vec()); 3]);
+    }
+
+    /// A few kilobytes of gzip may stand for gigabytes.
+    #[test]
+    fn a_decompression_bomb_is_refused_and_counted() {
+        let bounds = Bounds { body_bytes: 100_000, ..BOUNDS };
+        let feed = feed();
+        let taken = with_service_and(&feed, bounds, |address| {
+            let (fits, bomb) = (packed(&[b'x'; 100_000]), packed(&vec![b'x'; 50_000_000]));
+            assert!(bomb.len() < bounds.body_bytes, "{}", bomb.len());
+            assert_eq!(status(send(address, &post("gzip", &fits))), "204");
+            let answer = answer(send(address, &post("gzip", &bomb)));
+            assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("100000 bytes"), "{answer}");
+        });
+        assert_eq!(taken.len(), 1);
+        assert!(
+            lock(&feed).said().contains("1 without a value: longer than anybody means"),
+            "{}",
+            lock(&feed).said()
+        );
     }
 
     #[test]

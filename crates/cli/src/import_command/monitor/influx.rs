@@ -4,10 +4,13 @@ use std::io::{self, BufRead};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use import::influx::{Precision, read};
+use import::influx::{Lines, Precision, read};
+use import::monitor::Dropped;
+use serde_json::json;
 
 use super::gate::Gate;
-use super::{http, lock, now, open, serve, spawn, udp};
+use super::request::Refusal;
+use super::{Shared, http, lock, now, open, serve, spawn, udp};
 use crate::args::ImportInfluxArgs;
 use crate::import_command::input::Input;
 use crate::import_command::stop::Stop;
@@ -16,6 +19,8 @@ use crate::import_command::stop::Stop;
 const EVERY: Duration = Duration::from_secs(10);
 /// So much of a file is read at a time.
 const AT_ONCE: usize = 1 << 20;
+/// Of so many pieces of a file the first broken line is told; all are counted.
+const TOLD: u32 = 20;
 
 pub fn run(args: &ImportInfluxArgs) -> Result<bool> {
     let (feed, stop) = (open(&args.monitor, EVERY)?, Stop::at_signals()?);
@@ -26,7 +31,9 @@ pub fn run(args: &ImportInfluxArgs) -> Result<bool> {
         gate.guard(address, false)?;
         let (socket, feed, stop) = (udp::bind(address)?, feed.clone(), stop.clone());
         sources.push(spawn("udp", &stop.clone(), move || {
-            let take = |bytes: &[u8], _| read(bytes, precision, now(), &mut *lock(&feed));
+            let take = |bytes: &[u8], _| {
+                read(bytes, precision, now(), &mut *lock(&feed));
+            };
             udp::receive(&socket, &gate, &feed, &stop, take)
         })?);
     }
@@ -36,26 +43,43 @@ pub fn run(args: &ImportInfluxArgs) -> Result<bool> {
         let (listener, feed, stop) = (http::bind(address)?, feed.clone(), stop.clone());
         sources.push(spawn("http", &stop.clone(), move || {
             http::serve(&listener, &gate, &feed, &stop, |path, body| {
-                read(body, asked(path, precision)?, now(), &mut *lock(&feed));
-                Ok(())
+                let precision = asked(path, precision)
+                    .map_err(|error| Refusal::new(400, error.to_string()).counted(Dropped::Malformed))?;
+                answer(read(body, precision, now(), &mut *lock(&feed)))
             })
         })?);
     }
     for path in args.file.clone() {
         let (mut input, feed) = (Input::open(&path)?, feed.clone());
-        sources.push(spawn("file", &stop, move || {
-            while let Some(lines) =
-                lines(&mut input.content).with_context(|| format!("cannot read {}", input.name))?
-            {
-                read(&lines, precision, now(), &mut *lock(&feed));
-            }
-            Ok(())
-        })?);
+        sources.push(spawn("file", &stop, move || file(&mut input, precision, &feed))?);
     }
     if sources.is_empty() {
         bail!("nothing to import from: give --listen ADDRESS:PORT, --http ADDRESS:PORT or --file FILE");
     }
     serve(&args.monitor, &feed, &stop, sources)
+}
+
+/// What InfluxDB says in this case, in its form: Telegraf looks for these words and does not send all of it again.
+fn answer(lines: Lines) -> Result<(), Refusal> {
+    let Some(bad) = &lines.first_bad else { return Ok(()) };
+    let text = format!("partial write: {bad}; {} lines are taken, {} are not", lines.good, lines.bad);
+    Err(Refusal::json(400, &json!({"code": "invalid", "error": text, "message": text})))
+}
+
+/// Reads a file piece by piece; the first lines that are broken are told.
+fn file(input: &mut Input, precision: Precision, feed: &Shared) -> Result<()> {
+    let (mut before, mut told) = (0, 0);
+    while let Some(lines) =
+        lines(&mut input.content).with_context(|| format!("cannot read {}", input.name))?
+    {
+        let read = read(&lines, precision, now(), &mut *lock(feed));
+        if let Some(bad) = read.first_bad.filter(|_| told < TOLD) {
+            told += 1;
+            say!("jobglass: {}:{}: {}: `{}`", input.name, before + bad.line, bad.why, bad.text);
+        }
+        before += lines.iter().filter(|byte| **byte == b'\n').count() as u64;
+    }
+    Ok(())
 }
 
 /// The next lines, about a million bytes; none at the end.

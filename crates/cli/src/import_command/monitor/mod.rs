@@ -94,10 +94,9 @@ fn serve(
         deliver.take(lock(feed).flush());
         if said.elapsed() >= SAY_EVERY {
             said = Instant::now();
-            eprintln!("jobglass: {}; {}", lock(feed).said(), deliver.said());
+            say!("jobglass: {}; {}", lock(feed).said(), deliver.said());
         }
     }
-    let is_ended = !stop.is_set();
     stop.set();
     let mut failed = None;
     for source in sources {
@@ -105,11 +104,10 @@ fn serve(
             failed.get_or_insert(error);
         }
     }
-    if is_ended {
-        lock(feed).finish();
-    }
+    // No more parts come, whoever has ended it.
+    lock(feed).finish();
     deliver.take(lock(feed).flush());
     deliver.finish();
-    eprintln!("jobglass: {}; {}", lock(feed).said(), deliver.said());
+    say!("jobglass: {}; {}", lock(feed).said(), deliver.said());
     failed.map_or(Ok(deliver.is_whole() && !lock(feed).has_dropped()), Err)
 }

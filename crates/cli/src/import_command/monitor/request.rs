@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use flate2::read::MultiGzDecoder;
 use httparse::Status;
+use import::monitor::Dropped;
 
 use crate::import_command::stop::Stop;
 
@@ -24,6 +26,7 @@ pub struct Bounds {
     pub head_time: Duration,
     /// From the end of the head.
     pub body_time: Duration,
+    /// As it comes, and again as it is when it is decoded.
     pub body_bytes: usize,
     /// Of all bodies that are being read.
     pub all_bytes: usize,
@@ -34,11 +37,22 @@ pub struct Bounds {
 pub struct Refusal {
     pub status: u16,
     pub text: String,
+    /// What is counted: something was sent, and is not taken.
+    pub dropped: Option<Dropped>,
+    pub is_json: bool,
 }
 
 impl Refusal {
     pub fn new(status: u16, text: impl Into<String>) -> Refusal {
-        Refusal { status, text: text.into() }
+        Refusal { status, text: text.into(), dropped: None, is_json: false }
+    }
+
+    pub fn json(status: u16, value: &serde_json::Value) -> Refusal {
+        Refusal { is_json: true, ..Refusal::new(status, value.to_string()) }
+    }
+
+    pub fn counted(self, why: Dropped) -> Refusal {
+        Refusal { dropped: Some(why), ..self }
     }
 }
 
@@ -58,6 +72,26 @@ pub struct Head {
     length: Option<usize>,
     is_chunked: bool,
     expects_continue: bool,
+    coding: Coding,
+}
+
+/// How a body is packed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Coding {
+    #[default]
+    Plain,
+    Gzip,
+    Other(String),
+}
+
+impl Coding {
+    fn named(value: &[u8]) -> Coding {
+        match String::from_utf8_lossy(value).to_ascii_lowercase().as_str() {
+            "identity" => Coding::Plain,
+            "gzip" | "x-gzip" => Coding::Gzip,
+            other => Coding::Other(other.to_owned()),
+        }
+    }
 }
 
 /// The sending side of a connection.
@@ -114,6 +148,10 @@ impl<'a> Sender<'a> {
     pub fn body(&mut self, head: &Head) -> Result<Body<'a>, Refusal> {
         self.until = Instant::now() + self.bounds.body_time;
         let mut body = Body { bytes: Vec::new(), bounds: self.bounds, held: self.held };
+        if let Coding::Other(name) = &head.coding {
+            let text = format!("Content-Encoding `{name}` is not read: use gzip or identity");
+            return Err(Refusal::new(415, text).counted(Dropped::Malformed));
+        }
         if head.length.is_some_and(|length| length > self.bounds.body_bytes) {
             return Err(body.too_long());
         }
@@ -126,7 +164,7 @@ impl<'a> Sender<'a> {
             (None, false) => return Err(Refusal::new(411, "the request does not say how long it is")),
             (Some(_), true) => return Err(Refusal::new(400, "the request says in two ways how long it is")),
         }
-        Ok(body)
+        if head.coding == Coding::Gzip { body.unpacked() } else { Ok(body) }
     }
 
     fn copy(&mut self, mut length: usize, body: &mut Body) -> Result<(), Refusal> {
@@ -178,7 +216,25 @@ pub struct Body<'a> {
     held: &'a AtomicUsize,
 }
 
-impl Body<'_> {
+impl<'a> Body<'a> {
+    /// Decoded piece by piece, so that what stands for more than a body may have is never held.
+    fn unpacked(&self) -> Result<Body<'a>, Refusal> {
+        let mut plain = Body { bytes: Vec::new(), bounds: self.bounds, held: self.held };
+        let mut decoder = MultiGzDecoder::new(&self.bytes[..]);
+        let mut piece = vec![0; PIECE];
+        loop {
+            match decoder.read(&mut piece) {
+                Ok(0) => return Ok(plain),
+                Ok(count) => plain.push(&piece[..count])?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let refusal = Refusal::new(400, format!("the body is not gzip: {error}"));
+                    return Err(refusal.counted(Dropped::Malformed));
+                }
+            }
+        }
+    }
+
     fn push(&mut self, piece: &[u8]) -> Result<(), Refusal> {
         if self.bytes.len() + piece.len() > self.bounds.body_bytes {
             return Err(self.too_long());
@@ -191,7 +247,8 @@ impl Body<'_> {
     }
 
     fn too_long(&self) -> Refusal {
-        Refusal::new(413, format!("a request may have {} bytes", self.bounds.body_bytes))
+        let text = format!("a request may have {} bytes, also when it is decoded", self.bounds.body_bytes);
+        Refusal::new(413, text).counted(Dropped::TooLong)
     }
 }
 
@@ -220,6 +277,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
                 head.length =
                     Some(length.ok_or_else(|| Refusal::new(400, "Content-Length is not a number"))?);
             }
+            "content-encoding" => head.coding = Coding::named(value),
             "transfer-encoding" => head.is_chunked = value.eq_ignore_ascii_case(b"chunked"),
             "expect" => head.expects_continue = value.eq_ignore_ascii_case(b"100-continue"),
             "authorization" => head.authorization = Some(value.to_vec()),

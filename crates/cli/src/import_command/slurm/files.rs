@@ -30,15 +30,17 @@ pub fn run(args: &ImportSlurmArgs) -> Result<bool> {
     }
     let jobs = sender.jobs();
     let sent = sender.finish()?;
-    eprintln!("jobglass: {jobs} jobs: {sent}");
+    say!("jobglass: {jobs} jobs: {sent}");
     report.finish()
 }
 
 fn options(args: &ImportSlurmArgs) -> Result<Options> {
     let zone = zone(args.time_zone.as_deref())?;
     let mut options = if args.xdmod { Options::xdmod(zone) } else { Options::new(zone) };
-    options.delimiter = args.delimiter.clone().into_bytes();
+    options.delimiter.clone_from(&args.delimiter.0);
     options.is_strict = !args.rejects.mend;
+    options.rejects_unknown_fields = args.rejects.strict;
+    options.may_have_quotes = true;
     options.cluster = args.cluster.clone();
     if let Some(fields) = &args.fields {
         options.fields = Some(fields.clone());

@@ -49,7 +49,7 @@ pub fn run(args: &ImportSlurmArgs, from: &str) -> Result<bool> {
     }
     history.progress.finish();
     history.file.remove()?;
-    eprintln!("jobglass: {} jobs: {}", history.jobs, history.sent);
+    say!("jobglass: {} jobs: {}", history.jobs, history.sent);
     history.bringer.report.finish()
 }
 
@@ -146,7 +146,7 @@ fn begin_or_go_on(file: &StateFile, import: Import, begin: Timestamp, restart: b
     }
     let kept = file.read(&import)?;
     if let Some(kept) = &kept {
-        eprintln!("jobglass: going on at {}; --restart begins anew", kept.done);
+        say!("jobglass: going on at {}; --restart begins anew", kept.done);
     }
     Ok(kept.unwrap_or(State { import, from: begin, done: begin }))
 }

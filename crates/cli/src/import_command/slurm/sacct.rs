@@ -66,7 +66,7 @@ impl Sacct {
         }
         self.said = answer.said;
         match answer.value {
-            Err(Error::NoHeader { .. }) => {
+            Err(Error::Empty { .. }) => {
                 Err(anyhow::anyhow!("sacct printed nothing, not even the names of the fields"))
             }
             other => other.map(|()| answer.took).context("what sacct printed cannot be read"),

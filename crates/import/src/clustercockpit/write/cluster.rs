@@ -1,6 +1,6 @@
 //! `cluster.json`: the least that describes a cluster, from the jobs that ran on it.
 //!
-//! Their schema wants rates and limits that no job tells; they are zero. A site that has its own description puts it in
+//! Their schema wants rates and limits that no job tells; they are zero. What a cluster has said of itself is written in
 //! place of this one.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ impl Cluster {
             let threads = resource["hwthreads"].as_array().into_iter().flatten().filter_map(Value::as_u64);
             part.threads = part.threads.max(threads.max().map_or(0, |last| last.saturating_add(1)));
         }
-        for group in groups {
+        for group in groups.iter().filter(|group| !group.is_made) {
             let metric = || metric(&group.metric, &group.known_unit(), &group.scope, group.timestep);
             self.metrics.entry(group.metric.clone()).or_insert_with(metric);
         }

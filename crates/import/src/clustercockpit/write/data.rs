@@ -6,15 +6,15 @@
 use std::io::Write;
 
 use record::entry::Nanos;
-use record::measure::Series;
+use record::measure::{SCOPES, Series};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
+use crate::clustercockpit::data::REPEATED;
+use crate::clustercockpit::scope::NODE;
 use crate::clustercockpit::{Known, LAYOUT, kept, unit};
 use crate::time::SECOND;
 
-/// What a series of theirs can be of.
-const SCOPES: [&str; 7] = ["node", "socket", "memoryDomain", "die", "core", "hwthread", "accelerator"];
 /// No job has more steps: a year, by the second.
 const STEPS_MAX: u64 = 366 * 86_400;
 
@@ -27,6 +27,8 @@ pub struct Group<'a> {
     /// In seconds.
     pub(super) timestep: u64,
     start: Nanos,
+    /// It was made here of the parts of nodes, and is nothing that they have measured.
+    pub(super) is_made: bool,
     /// What was kept besides.
     rest: Map<String, Value>,
     lines: Vec<Line<'a>>,
@@ -62,6 +64,7 @@ impl Sums {
 /// The series of a job by metric and scope, and how many have no scope that they know.
 pub fn groups(known: &Known) -> (Vec<Group<'_>>, usize) {
     let mut groups = of_layout(known);
+    let of_theirs = groups.len();
     let mut left_out = 0;
     for series in &known.measures.series {
         let metric = series.metric.text();
@@ -71,9 +74,12 @@ pub fn groups(known: &Known) -> (Vec<Group<'_>>, usize) {
             continue;
         };
         let at = groups.iter().position(|group| group.is(metric, scope)).unwrap_or_else(|| {
-            groups.push(Group::new(metric, scope, unit::object(series.unit.as_deref()), known));
+            let is_made = scope == NODE && groups[..of_theirs].iter().any(|group| group.metric == metric);
+            let unit = unit::object(series.unit.as_deref());
+            groups.push(Group { is_made, ..Group::new(metric, scope, unit, known) });
             groups.len() - 1
         });
+        let id = if groups[at].rest.contains_key(REPEATED) { id.and_then(without_number) } else { id };
         groups[at].lines.push(Line { series, id, length: 0 });
     }
     groups.iter_mut().for_each(|group| group.settle(known));
@@ -102,12 +108,21 @@ pub fn render(groups: &[Group], to: impl Write) -> std::io::Result<()> {
 
 /// `hwthread 3` is of the scope `hwthread`. Our own GPUs are accelerators.
 fn scope(part: Option<&str>, is_theirs: impl Fn(&str) -> bool) -> Option<(&str, Option<&str>)> {
-    let Some(part) = part else { return Some(("node", None)) };
+    let Some(part) = part else { return Some((NODE, None)) };
     let (word, id) = part.split_once(' ').map_or((part, None), |(word, id)| (word, Some(id)));
     if SCOPES.contains(&word) || is_theirs(word) {
         return Some((word, id));
     }
     part.starts_with("gpu").then_some(("accelerator", Some(part)))
+}
+
+/// The id of one of several series that had the same, `3 #2`.
+fn without_number(id: &str) -> Option<&str> {
+    let number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    match id.rsplit_once('#') {
+        Some((id, last)) if number(last) => Some(id.strip_suffix(' ')?),
+        _ => Some(id),
+    }
 }
 
 /// How long a list was, as it was kept: one number for all, or one for each.
@@ -119,7 +134,7 @@ impl Group<'_> {
     fn new(metric: &str, scope: &str, unit: Value, known: &Known) -> Self {
         let (metric, scope) = (metric.to_owned(), scope.to_owned());
         let start = known.job.start.unwrap_or(0) / SECOND * SECOND;
-        Group { metric, scope, unit, timestep: 0, start, rest: Map::new(), lines: Vec::new() }
+        Group { metric, scope, unit, timestep: 0, start, is_made: false, rest: Map::new(), lines: Vec::new() }
     }
 
     fn is(&self, metric: &str, scope: &str) -> bool {
@@ -136,6 +151,7 @@ impl Group<'_> {
             self.unit = unit::object(Some(unit));
         }
         let points = self.rest.remove("points");
+        self.rest.remove(REPEATED);
         let took = known.job.elapsed.filter(|_| points.is_none());
         let most = took.map_or(STEPS_MAX, |took| took.div_ceil(SECOND) / self.timestep + 1).min(STEPS_MAX);
         for at in 0..self.lines.len() {
@@ -178,7 +194,7 @@ struct File<'a, 'g>(&'a [Group<'g>]);
 impl Serialize for File<'_, '_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut metrics: Vec<&str> = Vec::new();
-        for group in self.0 {
+        for group in self.0.iter().filter(|group| !group.is_made) {
             if !metrics.contains(&&*group.metric) {
                 metrics.push(&group.metric);
             }
@@ -191,7 +207,7 @@ struct Scopes<'a, 'g>(&'a [Group<'g>], &'a str);
 
 impl Serialize for Scopes<'_, '_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let scopes = self.0.iter().filter(|group| group.metric == self.1);
+        let scopes = self.0.iter().filter(|group| group.metric == self.1 && !group.is_made);
         to.collect_map(scopes.map(|group| (&group.scope, group)))
     }
 }

@@ -1,4 +1,4 @@
-//! `meta.json` of a job: what was kept of theirs, then what our record says.
+//! `meta.json` of a job: what was kept of theirs, and what our record says besides.
 //!
 //! Their schema wants more than every batch system tells. Where a job does not come from them, who and what is not known
 //! is `unknown`, the project is `no project` as they call it themselves, and nodes count as shared with other users, since
@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::data::{Group, Sums};
 use crate::clustercockpit::meta::STATES;
+use crate::clustercockpit::scope::NODE;
 use crate::clustercockpit::{Error, Known, LAYOUT, PREFIX, unit};
 use crate::time::SECOND;
 
@@ -23,11 +24,14 @@ const THREADS_MAX: usize = 1 << 20;
 pub fn render(known: &Known, groups: &[Group]) -> Result<Value, Error> {
     let job = &known.job;
     let mut map = kept(job);
+    forget_course(job, &mut map);
     let is_theirs = !map.is_empty();
     names(job, &mut map)?;
     given(job, is_theirs, &mut map);
     times(job, is_theirs, &mut map)?;
-    map.entry("resources").or_insert_with(|| resources(job));
+    if map.get("resources").is_none_or(Value::is_null) {
+        map.insert("resources".into(), resources(job));
+    }
     describe(job, &mut map);
     map.entry("statistics").or_insert_with(|| statistics(known, groups));
     Ok(map.into())
@@ -41,23 +45,41 @@ fn kept(job: &Accounting) -> Map<String, Value> {
     theirs.filter_map(|other| pair(&other.name, &other.value)).collect()
 }
 
+/// What they said of a job while it ran is no longer so when it has ended.
+fn forget_course(job: &Accounting, map: &mut Map<String, Value>) {
+    let state = map.get("jobState").and_then(Value::as_str);
+    let state = STATES.iter().find(|(name, _)| Some(*name) == state).map(|(_, state)| *state);
+    let ran = matches!(state, Some(State::Running | State::Pending | State::Suspended));
+    if ran && job.end.is_some() {
+        map.remove("jobState");
+        map.remove("duration");
+    }
+}
+
+/// What they said themselves stays.
+fn add(map: &mut Map<String, Value>, key: &str, value: Value) {
+    if map.get(key).is_none_or(Value::is_null) {
+        map.insert(key.to_owned(), value);
+    }
+}
+
 fn names(job: &Accounting, map: &mut Map<String, Value>) -> Result<(), Error> {
     let number = job.job.as_ref().unwrap_or(&job.shown).parse::<u64>().ok();
     let number = number.ok_or_else(|| Error::NoNumber { job: job.shown.clone() })?;
     map.insert("jobId".into(), json!(number));
     if let Some(array) = job.array_job {
-        map.insert("arrayJobId".into(), json!(array));
+        add(map, "arrayJobId", json!(array));
     }
     let text = |text: &Option<String>, default: &str| json!(text.as_deref().unwrap_or(default));
-    map.insert("user".into(), text(&job.user, UNKNOWN));
-    map.insert("project".into(), text(&job.account, NO_PROJECT));
-    map.insert("cluster".into(), text(&job.cluster, UNKNOWN));
+    add(map, "user", text(&job.user, UNKNOWN));
+    add(map, "project", text(&job.account, NO_PROJECT));
+    add(map, "cluster", text(&job.cluster, UNKNOWN));
     map.entry("subCluster").or_insert(json!(SUB_CLUSTER));
     map.entry("shared").or_insert(json!("multi_user"));
     if let Some(partition) = &job.partition {
-        map.insert("partition".into(), json!(partition));
+        add(map, "partition", json!(partition));
     }
-    map.insert("jobState".into(), json!(state(job)));
+    add(map, "jobState", json!(state(job)));
     Ok(())
 }
 
@@ -77,28 +99,31 @@ fn state(job: &Accounting) -> &'static str {
 fn given(job: &Accounting, is_theirs: bool, map: &mut Map<String, Value>) {
     // What was not told is at least one.
     let hosts = || job.placed.len().max(hosts(job).len()).max(1) as u64;
-    map.insert("numNodes".into(), json!(job.nodes.unwrap_or_else(hosts)));
+    add(map, "numNodes", json!(job.nodes.unwrap_or_else(hosts)));
     if let Some(cpus) = job.cpus.filter(|cpus| *cpus > 0) {
-        map.insert("numHwthreads".into(), json!(cpus));
+        add(map, "numHwthreads", json!(cpus));
     }
     // Their schema has no zero here, and their database does.
     if let Some(gpus) = gpus(&job.allocated).filter(|gpus| *gpus > 0 || is_theirs) {
-        map.insert("numAcc".into(), json!(gpus));
+        add(map, "numAcc", json!(gpus));
     }
 }
 
 fn times(job: &Accounting, is_theirs: bool, map: &mut Map<String, Value>) -> Result<(), Error> {
     let start = job.start.ok_or_else(|| Error::NoStart { job: job.shown.clone() })?;
-    map.insert("startTime".into(), json!(start / SECOND));
+    // Directories are called by it.
+    if map.get("startTime").is_none_or(|start| !start.is_u64()) {
+        map.insert("startTime".into(), json!(start / SECOND));
+    }
     if let Some(submit) = job.submit {
-        map.insert("submitTime".into(), json!(submit / SECOND));
+        add(map, "submitTime", json!(submit / SECOND));
     }
     let apart = || job.end.map(|end| end.saturating_sub(start));
     let took = job.elapsed.or_else(apart).unwrap_or(0).div_ceil(SECOND);
     // A job of less than a second is none in their schema.
-    map.insert("duration".into(), json!(if is_theirs { took } else { took.max(1) }));
+    add(map, "duration", json!(if is_theirs { took } else { took.max(1) }));
     if let Some(TimeLimit::Nanos(limit)) = job.time_limit {
-        map.insert("walltime".into(), json!(limit.div_ceil(SECOND)));
+        add(map, "walltime", json!(limit.div_ceil(SECOND)));
     }
     Ok(())
 }
@@ -146,14 +171,16 @@ fn describe(job: &Accounting, map: &mut Map<String, Value>) {
     if !data.is_object() {
         *data = json!({});
     }
-    data["jobName"] = json!(name.to_string());
+    if data["jobName"].is_null() {
+        data["jobName"] = json!(name.to_string());
+    }
 }
 
 /// Of all values of a metric together, of whole nodes where there are such. What others have computed is told where there are no series.
 fn statistics(known: &Known, groups: &[Group]) -> Value {
     let mut all = Map::new();
     for group in groups {
-        let is_best = group.scope == "node" || !all.contains_key(&group.metric);
+        let is_best = group.scope == NODE || !all.contains_key(&group.metric);
         if let (true, Some(mut sums)) = (is_best, group.sums()) {
             sums["unit"] = group.known_unit();
             all.insert(group.metric.clone(), sums);

@@ -34,6 +34,8 @@ pub struct Writer {
     dir: PathBuf,
     overwrite: bool,
     clusters: BTreeMap<String, Cluster>,
+    /// Of clusters that have described themselves.
+    descriptions: BTreeMap<String, String>,
 }
 
 impl Writer {
@@ -52,7 +54,13 @@ impl Writer {
             }
             Err(error) => return Err(error),
         }
-        Ok(Writer { dir: dir.to_owned(), overwrite, clusters: BTreeMap::new() })
+        let (clusters, descriptions) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Writer { dir: dir.to_owned(), overwrite, clusters, descriptions })
+    }
+
+    /// What a cluster said of itself is written as it was, if there are jobs of it.
+    pub fn describe(&mut self, cluster: String, text: String) {
+        self.descriptions.insert(cluster, text);
     }
 
     pub fn job(&mut self, known: &Known) -> Result<Written, Error> {
@@ -66,13 +74,14 @@ impl Writer {
         Ok(Written { is_new, left_out })
     }
 
-    /// Describes the clusters of the jobs that were written. A description that is there already is the site's own, and
-    /// stays.
+    /// Describes the clusters of the jobs that were written: as they did themselves, or with what their jobs tell. A description that
+    /// is there already is the site's own, and stays.
     pub fn finish(self) -> Result<(), Error> {
         for (name, cluster) in &self.clusters {
             let file = self.dir.join(name).join("cluster.json");
             if !file.exists() {
-                let text = format!("{:#}\n", cluster.describe(name));
+                let made = || format!("{:#}\n", cluster.describe(name));
+                let text = self.descriptions.get(name).cloned().unwrap_or_else(made);
                 replace(&file, text.as_bytes()).map_err(Error::io(&file))?;
             }
         }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use duckdb::types::{Value as Sql, ValueRef};
 
-use super::Page;
+use super::JobColumn;
 use crate::query::Conditions;
 
 /// A place in a list of jobs; as a text it is opaque to those who ask.
@@ -48,8 +48,8 @@ impl JobAfter {
     }
 
     /// Only jobs behind this one.
-    pub(super) fn add_to(&self, conditions: &mut Conditions, page: &Page) {
-        let (sql, sign) = (&page.sort.sql, if page.is_ascending { '>' } else { '<' });
+    pub(super) fn add_to(&self, conditions: &mut Conditions, sort: &JobColumn, is_ascending: bool) {
+        let (sql, sign) = (&sort.sql, if is_ascending { '>' } else { '<' });
         let value = match &self.sorted {
             Sorted::Unknown => None,
             Sorted::Whole(number) => Some(("HUGEINT", Sql::HugeInt(*number))),

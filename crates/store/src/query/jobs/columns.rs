@@ -6,12 +6,13 @@
 use std::sync::{Arc, LazyLock};
 
 use condition::{Catalogue, Column, Type, Unit};
+use record::accounting::State;
 use record::metric::{Kind, Metric, Of, Unit as Counted};
 
 use super::attributed;
 use super::elsewhere::or_elsewhere;
-use super::software;
 use super::tagged::SET;
+use super::{sacct, software};
 use crate::job_rows::{CHARACTERISTICS, last_name, metrics, shares};
 use crate::tags::{REMOVED, TAGS};
 
@@ -106,33 +107,50 @@ impl Columns {
             }
         }
         let names = |of: &JobColumn| {
-            let own = (of.alias != Some("ended")).then(|| of.name.clone());
-            own.into_iter().chain(of.alias.map(str::to_owned)).collect::<Vec<_>>()
+            [of.name.clone()].into_iter().chain(of.alias.map(str::to_owned)).collect::<Vec<_>>()
         };
         let catalogue = all.iter().filter(|of| !of.is_only_shown);
         let catalogue = catalogue.flat_map(|of| names(of).into_iter().map(|name| catalogued(of, &name)));
         // A test sees that there is one.
         let catalogue = Catalogue::new(catalogue).unwrap_or_default();
         let catalogue = software::predicates().into_iter().fold(catalogue, Catalogue::with);
+        let catalogue = sacct::NAMES.iter().fold(catalogue, |all, (theirs, ours)| all.also(theirs, ours));
         Columns { all: all.into_iter().map(Arc::new).collect(), catalogue }
     }
 
-    /// A column by the name of answers or of conditions.
+    /// A column by the name of answers, of conditions, or of Slurm.
     pub fn named(&self, name: &str) -> Option<&Arc<JobColumn>> {
+        self.own(name).or_else(|| self.own(sacct::ours(name)?))
+    }
+
+    fn own(&self, name: &str) -> Option<&Arc<JobColumn>> {
         self.all.iter().find(|column| {
             column.name.eq_ignore_ascii_case(name)
                 || column.alias.is_some_and(|alias| alias.eq_ignore_ascii_case(name))
         })
     }
+
+    /// The name that somebody may have meant.
+    pub fn nearest(&self, name: &str) -> Option<&str> {
+        let names = self.all.iter().flat_map(|column| [Some(&*column.name), column.alias]);
+        condition::nearest(name, names.flatten().chain(sacct::NAMES.iter().map(|(theirs, _)| *theirs)))
+    }
 }
 
 fn catalogued(of: &JobColumn, name: &str) -> Column {
     let column = Column::new(name, of.of, &of.meaning, &of.sql).in_unit(of.unit);
+    let column = if of.name == "state" { column.one_of(State::NAMES) } else { column };
     match &of.whole {
         Some((sql, over)) => column.of_whole(sql, *over),
         None => column,
     }
 }
+
+/// What jobs are sorted by where nothing else is asked for: their submission, or their start where that is not known.
+pub static USUAL_ORDER: LazyLock<Arc<JobColumn>> = LazyLock::new(|| {
+    let sql = "coalesce(c.submit_ns, c.start_ns)";
+    Arc::new(JobColumn::new("submit", Type::Time, "when it was submitted, or began", sql))
+});
 
 /// One of the columns that are always there.
 pub fn column(name: &str) -> Option<&'static Arc<JobColumn>> {
@@ -259,6 +277,12 @@ fn accounted() -> Vec<JobColumn> {
         ),
         new("array_job", Number, "the array it belongs to", "c.array_job"),
         new("array_task", Number, "which of the array", "c.array_task"),
+        new(
+            "waiting_tasks",
+            Number,
+            "how many tasks of an array wait in this row; it counts as so many jobs",
+            "c.waiting_tasks",
+        ),
         new("het_job", Number, "the heterogeneous job it belongs to", "c.het_job"),
         new("user", Text, "who ran it", "c.\"user\""),
         new("uid", Number, "the user's number", "c.uid"),
@@ -295,21 +319,23 @@ fn accounted() -> Vec<JobColumn> {
         .aka("wait"),
         seconds("limit_s", "how long it might have run", "c.limit_ns").aka("time_limit"),
         new("is_unlimited", Boolean, "whether it might have run for ever", "c.is_unlimited"),
-        new("nodes", Number, "how many nodes it had, or asked for", "c.nodes"),
+        new("nodes", Number, "how many nodes were allocated; unknown while it waits", "c.nodes"),
         new("node_list", Text, "which nodes it had", "c.node_list"),
         new("cpu_ids", Text, "which hardware threads it had on each node: n1:0-3 n2:8", &placed("cpus")),
         new("gpu_ids", Text, "which GPUs it had on each node: n1:0,1", &placed("gpus")),
-        new("cores", Number, "how many processors it had, or asked for", "c.cores"),
-        new("requested_cores", Number, "how many processors it asked for", "c.requested_cores"),
-        new("tasks", Number, "how many tasks it had", "c.tasks"),
+        new("cores", Number, "how many processors were allocated; unknown while it waits", "c.cores"),
+        new("requested_nodes", Number, "how many nodes were requested", "c.requested_nodes"),
+        new("requested_cores", Number, "how many processors were requested", "c.requested_cores"),
+        new("requested_gpus", Number, "how many GPUs were requested", "c.requested_gpus"),
+        new(
+            "tasks",
+            Number,
+            "how many tasks it had; of several steps, those of the one with most",
+            "c.tasks",
+        ),
         new("gpus", Number, "how many GPUs it had", "c.gpus"),
         new("memory", Bytes, "how much memory it had reserved, on all nodes", "c.memory"),
-        new(
-            "requested_memory",
-            Bytes,
-            "how much memory it asked for, per node, core or job",
-            "c.requested_memory",
-        ),
+        new("requested_memory", Bytes, "how much memory was requested, on all nodes", "c.requested_memory"),
         new("requested", Text, "what it asked for, as Slurm writes it", "c.requested"),
         new("allocated", Text, "what it was given, as Slurm writes it", "c.allocated"),
         hours("core_hours", "processors times hours", "c.cores"),
@@ -511,9 +537,32 @@ mod tests {
         }
         assert_eq!(column("Ended").map(|column| &*column.name), Some("end"));
         assert_eq!(column("gpu_util_avg").map(|column| column.unit()), Some("%"));
-        assert!(catalogue.get("end").is_none() && catalogue.get("ended").is_some());
+        assert!(catalogue.get("end").is_some() && catalogue.get("ended").is_some());
         assert!(column("tags").is_some() && catalogue.get("tags").is_none());
         assert!(catalogue.columns().count() > all.len());
+    }
+
+    #[test]
+    fn columns_are_found_by_the_names_of_sacct() {
+        for (name, expected) in
+            [("JobID", "job_id"), ("elapsed", "elapsed_s"), ("NCPUS", "cores"), ("State", "state")]
+        {
+            assert_eq!(column(name).map(|column| &*column.name), Some(expected), "{name}");
+        }
+        for (theirs, ours) in sacct::NAMES {
+            let of = column(theirs).map(|column| &*column.name);
+            let Some(column) = FIXED.all.iter().find(|column| column.name == *ours) else { continue };
+            assert!(of == Some(*ours), "{theirs}: {of:?}");
+            assert!(FIXED.catalogue.get(theirs).is_some() || column.is_only_shown, "{theirs}");
+        }
+        for (name, nearest) in [
+            ("elapsd", Some("elapsed")),
+            ("jobidd", Some("JobID")),
+            ("Elapsd_s", Some("elapsed_s")),
+            ("zzzzzz", None),
+        ] {
+            assert_eq!(FIXED.nearest(name), nearest, "{name}");
+        }
     }
 
     #[test]

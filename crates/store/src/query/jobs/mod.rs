@@ -6,6 +6,7 @@ mod columns;
 mod elsewhere;
 mod found;
 mod group;
+mod sacct;
 mod software;
 pub(super) mod tagged;
 
@@ -15,14 +16,14 @@ use std::sync::Arc;
 use condition::{Condition, Value as Bound};
 use duckdb::types::Value as Sql;
 
-use super::{Conditions, Listed, Reader, Rows, Snapshot, page};
+use super::{Conditions, Listed, Nodes, Reader, Rows, Snapshot, page};
 use crate::StoreError;
 
 pub use after::JobAfter;
-pub use columns::{Columns, FIXED, JobColumn, USUAL, column};
+pub use columns::{Columns, FIXED, JobColumn, USUAL, USUAL_ORDER, column};
 use found::Found;
 pub(super) use found::value;
-pub use group::JobsBy;
+pub use group::{GroupSort, JobsBy};
 pub(crate) use software::{Known as KnownBy, OF_JOB, fits, variables};
 pub use tagged::{Origin, Tagged, Wanted};
 
@@ -31,8 +32,8 @@ pub use tagged::{Origin, Tagged, Wanted};
 pub struct Which {
     /// All of them must hold. Of the columns of a [`Columns`].
     pub conditions: Vec<Condition>,
-    /// On this node.
-    pub node: Option<String>,
+    /// On one of these nodes.
+    pub node: Option<Nodes>,
     /// Whatever waited or ran at some time between these two, in nanoseconds since 1970.
     pub since_ns: Option<i64>,
     pub until_ns: Option<i64>,
@@ -64,6 +65,9 @@ const BYTES_OF_COLUMN: usize = 24;
 
 /// Jobs as their batch system accounts for them, or as they were measured where none does.
 pub(super) const ACCOUNTED: &str = "accounting c";
+
+/// How many jobs there are: tasks of an array that wait together are one row, and counted one by one.
+pub(super) const COUNTED: &str = "(count(*) + coalesce(sum(c.waiting_tasks - 1), 0))::UBIGINT";
 
 /// Whether something of another table is of the same cluster as `c`, or of one that is not known: comparisons of one side with the other only.
 /// `a = b OR a IS NULL OR b IS NULL` would say it in fewer words, and have the database compare each row with each.
@@ -103,19 +107,20 @@ impl Reader {
         self.ask_one(|snapshot| snapshot.count_jobs(which))
     }
 
-    /// Jobs put together, those with most processor time first, or in the order of time.
-    pub fn group_jobs(&self, which: &Which, by: JobsBy) -> Result<Rows, StoreError> {
-        self.ask(|snapshot| snapshot.group_jobs(which, by))
+    /// Groups of jobs; unless sorted otherwise those with most processor time first, or in the order of time.
+    pub fn group_jobs(&self, which: &Which, by: JobsBy, sort: Option<GroupSort>) -> Result<Rows, StoreError> {
+        self.ask(|snapshot| snapshot.group_jobs(which, by, sort))
     }
 }
 
 impl Snapshot<'_> {
     fn jobs(&self, which: &Which, page: &Page) -> Result<Listed, StoreError> {
         let mut conditions = which.conditions();
+        let sort = self.order(&page.sort)?;
         if let Some(after) = &page.after {
-            after.add_to(&mut conditions, page);
+            after.add_to(&mut conditions, &sort, page.is_ascending);
         }
-        let sql = parts(which, page, &conditions.sql());
+        let sql = parts(which, page, &sort, &conditions.sql());
         let mut values = conditions.values;
         values.push(Sql::UBigInt(page.rows().saturating_add(1)));
         let mut found = Found::new(page);
@@ -123,12 +128,22 @@ impl Snapshot<'_> {
         Ok(found.listed)
     }
 
+    /// What is sorted by. Where all submissions are known, the usual order is that of one column, of which the database is faster.
+    fn order(&self, sort: &Arc<JobColumn>) -> Result<Arc<JobColumn>, StoreError> {
+        if !Arc::ptr_eq(sort, &USUAL_ORDER) {
+            return Ok(sort.clone());
+        }
+        let sql = format!("SELECT 1 FROM {ACCOUNTED} WHERE c.submit_ns IS NULL LIMIT ?");
+        let is_any_unknown = !self.rows(&sql, &[Sql::UBigInt(1)], |row| row.get::<_, i64>(0))?.is_empty();
+        Ok(column("submit").filter(|_| !is_any_unknown).unwrap_or(sort).clone())
+    }
+
     fn count_jobs(&self, which: &Which) -> Result<u64, StoreError> {
         let (conditions, beside) = (which.conditions(), which.beside(iter::empty()));
         // With something bound, the question needs no transaction of its own, which would take as long as to count all.
         let mut values = conditions.values.clone();
         values.push(Sql::UBigInt(1));
-        let sql = format!("SELECT count(*) FROM {ACCOUNTED} {beside} {} LIMIT ?", conditions.sql());
+        let sql = format!("SELECT {COUNTED} FROM {ACCOUNTED} {beside} {} LIMIT ?", conditions.sql());
         Ok(self.rows(&sql, &values, |row| row.get::<_, u64>(0))?.iter().sum())
     }
 
@@ -142,11 +157,11 @@ impl Snapshot<'_> {
 
 /// A part of the jobs. What is to be said of one is read and looked for beside it when it is known to be among them: as one query, all columns of all
 /// jobs that fit are carried through whatever else is looked at for a condition.
-fn parts(which: &Which, page: &Page, condition: &str) -> String {
+fn parts(which: &Which, page: &Page, sort: &Arc<JobColumn>, condition: &str) -> String {
     let found = format!(
         "SELECT c.rowid AS place, c.id AS id, {} AS sorted FROM {ACCOUNTED} {} {condition} {} LIMIT ?",
-        page.sort.sql,
-        which.beside(iter::once(&page.sort)),
+        sort.sql,
+        which.beside(iter::once(sort)),
         order(page, "id")
     );
     format!(
@@ -196,8 +211,8 @@ impl Which {
             conditions.add(text, [Sql::BigInt(until), Sql::BigInt(until)]);
         }
         if let Some(node) = &self.node {
-            let text = "c.node_list IN (SELECT list FROM node_list WHERE host = ?)";
-            conditions.add(text, [Sql::Text(node.clone())]);
+            let (fits, values) = node.fits("host");
+            conditions.add(&format!("c.node_list IN (SELECT list FROM node_list WHERE {fits})"), values);
         }
         self.tagged.conditions().into_iter().for_each(|(text, values)| conditions.add(&text, values));
         for condition in &self.conditions {

@@ -22,38 +22,21 @@ pub use hand::Owned;
 pub use opinions::Opinions;
 use opinions::Votes;
 
-/// What jobs of a tag are counted by.
+/// What jobs of a tag are counted by: what each has one of. Times are those of the start, or of the submission where none began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TagsBy {
-    Jobs(JobsBy),
-    /// Of the start, or of the submission where none began.
-    Month,
-}
+pub struct TagsBy(JobsBy);
 
 impl TagsBy {
+    fn all() -> impl Iterator<Item = JobsBy> {
+        JobsBy::ALL.into_iter().filter(|by| by.is_of_job())
+    }
+
     pub fn named(name: &str) -> Option<TagsBy> {
-        let by = JobsBy::ALL.into_iter().find(|by| by.name() == name).map(TagsBy::Jobs);
-        by.or((name == "month").then_some(TagsBy::Month))
+        TagsBy::all().find(|by| by.name() == name).map(TagsBy)
     }
 
     pub fn names() -> impl Iterator<Item = &'static str> {
-        JobsBy::ALL.into_iter().map(JobsBy::name).chain(["month"])
-    }
-
-    fn key(self) -> String {
-        match self {
-            TagsBy::Jobs(by) => by.key(),
-            TagsBy::Month => {
-                "strftime(make_timestamp_ns(coalesce(c.start_ns, c.submit_ns)), '%Y-%m')".to_owned()
-            }
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            TagsBy::Jobs(by) => by.name(),
-            TagsBy::Month => "month",
-        }
+        TagsBy::all().map(JobsBy::name)
     }
 }
 
@@ -150,7 +133,7 @@ impl Snapshot<'_> {
         let sql = format!(
             "SELECT {}, {SUMS}, {} AS key FROM accounting c {beside} {} AND c.rules IS NOT NULL GROUP BY ALL",
             tagged::decided().join(", "),
-            by.key(),
+            by.0.key(),
             conditions.sql()
         );
         let mut sums: BTreeMap<(Option<String>, usize), Sum> = BTreeMap::new();
@@ -164,19 +147,15 @@ impl Snapshot<'_> {
             }
             Ok(())
         })?;
-        for Assigned { tag, bits, sum, key } in self.assigned(which, &by.key())? {
+        for Assigned { tag, bits, sum, key } in self.assigned(which, &by.0.key())? {
             let of = |known: &Known| known.tag.declared.id == tag && !known.has(bits);
             if let Some(at) = declared.tags.iter().position(of) {
                 sums.entry((key, at)).or_default().add(sum);
             }
         }
         let row = |((key, at), sum): ((Option<String>, usize), Sum)| {
-            let word = match by {
-                TagsBy::Jobs(by) => by.word(key),
-                TagsBy::Month => json!(key),
-            };
             object([
-                (by.name(), word),
+                (by.0.name(), by.0.word(key)),
                 ("tag", json!(declared.tags[at].tag.declared.name.as_str())),
                 ("jobs", json!(sum.jobs)),
                 ("core_hours", json!(sum.core_hours)),

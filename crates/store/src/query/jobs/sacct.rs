@@ -1,0 +1,56 @@
+//! What `sacct` and `squeue` call the columns of a job: whoever has used them for years types their names.
+
+/// Their name, and ours. Names that differ in upper and lower case only are not here: both are the same to us.
+pub(super) const NAMES: &[(&str, &str)] = &[
+    ("JobID", "job_id"),
+    ("JobIDRaw", "job"),
+    ("ArrayJobID", "array_job"),
+    ("ArrayTaskID", "array_task"),
+    ("HetJobID", "het_job"),
+    ("JobName", "name"),
+    ("Account", "project"),
+    ("UserName", "user"),
+    ("GroupName", "group"),
+    ("AllocCPUS", "cores"),
+    ("NCPUS", "cores"),
+    ("NumCPUs", "cores"),
+    ("ReqCPUS", "requested_cores"),
+    ("AllocNodes", "nodes"),
+    ("NNodes", "nodes"),
+    ("NumNodes", "nodes"),
+    ("ReqNodes", "requested_nodes"),
+    ("NTasks", "tasks"),
+    ("NumTasks", "tasks"),
+    ("NodeList", "node_list"),
+    ("AllocTRES", "allocated"),
+    ("ReqTRES", "requested"),
+    ("ReqMem", "requested_memory"),
+    ("Elapsed", "elapsed_s"),
+    ("ElapsedRaw", "elapsed_s"),
+    ("TimeUsed", "elapsed_s"),
+    ("Timelimit", "limit_s"),
+    ("TimelimitRaw", "limit_s"),
+    ("Planned", "wait_s"),
+    ("PlannedRaw", "wait_s"),
+    ("Reserved", "wait_s"),
+    ("SubmitTime", "submit"),
+    ("EligibleTime", "eligible"),
+    ("StartTime", "start"),
+    ("EndTime", "end"),
+    ("TotalCPU", "cpu_time_s"),
+    ("MaxRSS", "max_rss"),
+    ("ConsumedEnergy", "energy"),
+    ("ConsumedEnergyRaw", "energy"),
+    ("ExitCode", "exit_code"),
+    ("DerivedExitCode", "derived_exit_code"),
+    ("WorkDir", "work_dir"),
+    ("StdOut", "stdout"),
+    ("SubmitLine", "submit_line"),
+    ("AdminComment", "admin_comment"),
+    ("SystemComment", "system_comment"),
+];
+
+/// Our name for a column of theirs.
+pub(super) fn ours(name: &str) -> Option<&'static str> {
+    NAMES.iter().find(|(theirs, _)| theirs.eq_ignore_ascii_case(name)).map(|(_, ours)| *ours)
+}
