@@ -2,8 +2,8 @@
 //! must also be writable, and then say the same.
 #![no_main]
 
-use import::clustercockpit::write::{data as data_out, meta as meta_out};
 use import::clustercockpit::scope::Aggregations;
+use import::clustercockpit::write::{data as data_out, meta as meta_out};
 use import::clustercockpit::{data, meta};
 use libfuzzer_sys::fuzz_target;
 
