@@ -95,7 +95,7 @@ fn programs_of_real_jobs() {
     gates.iter_mut().for_each(Gate::wait_for_program);
     node.catch_up();
     cluster.as_user("jgbob", &["scancel", &cancelled]);
-    cluster.as_user("jgalice", &["scontrol", "update", &format!("JobId={timed_out}"), "EndTime=now"]);
+    cluster.as_user("jgalice", &["scontrol", "update", &format!("JobId={timed_out}"), "EndTime=now+5"]);
     for job in [&bob, &timed_out, &cancelled, &hungry] {
         cluster.wait_for_end(job);
     }

@@ -492,7 +492,7 @@ fn change(server: &Server, cluster: &Cluster, special: &BTreeMap<String, Vec<Str
     let scontrol = |arguments: &[&str]| must(cluster.with_slurm(Command::new("scontrol")).args(arguments));
     for job in &special["timeout"] {
         wait_until("the job that is too slow", || cluster.is_running(job));
-        scontrol(&["update", &format!("JobId={job}"), "EndTime=now"]);
+        scontrol(&["update", &format!("JobId={job}"), "EndTime=now+5"]);
     }
     let again = &special["requeue"][0];
     wait_until("the job that is queued again", || cluster.is_running(again));
