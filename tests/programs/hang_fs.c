@@ -2,7 +2,7 @@
  *
  * usage: hang_fs DIR PROGRAM STOP
  *
- * Mounts itself on DIR with one file, `program`, a copy of PROGRAM. Says "ready", and serves until the file STOP exists: from
+ * Mounts itself on DIR with one file, `program`, a copy of PROGRAM, which is read past the page cache if opened with O_APPEND. Says "ready", and serves until the file STOP exists: from
  * then on every request waits. Ends with the mount when it is killed; requests that wait then fail. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -60,7 +60,8 @@ static void serve(const struct fuse_in_header *in, const char *body)
 		return;
 	}
 	case FUSE_OPEN: case FUSE_OPENDIR: {
-		struct fuse_open_out out = { 0 };
+		const struct fuse_open_in *open = (const void *)body;
+		struct fuse_open_out out = { .open_flags = open->flags & O_APPEND ? FOPEN_DIRECT_IO : 0 };
 		answer(in, 0, &out, sizeof out);
 		return;
 	}

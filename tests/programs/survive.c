@@ -3,7 +3,7 @@
  * usage: survive MODE [ARGS]     without arguments: lists the modes
  *
  * Exit status 64: unknown mode or missing argument; 65: not permitted; 66: a call of this file failed.
- * -DNO_DLOPEN leaves out `late` and `late_close`, which a static executable cannot do. */
+ * -DNO_DLOPEN leaves out those that begin with `late`, which a static executable cannot do. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -264,6 +265,12 @@ static int mode_spawn(char **argv) {
     return errno != 0 ? failed(argv[0]) : wait_for(child);
 }
 
+static int mode_after_eof(char **argv) {
+    int failure = read_to_end(0);
+
+    return failure != 0 ? failure : mode_spawn(argv);
+}
+
 static int daemon_body(const char *pid_file) {
     FILE *out = fopen(pid_file, "w");
 
@@ -353,12 +360,36 @@ static int mode_late(char **argv) {
     return 0;
 }
 
+/* Ends without a word: no destructor runs. */
+static int mode_late_killed(char **argv) {
+    mode_late(argv);
+    raise(SIGKILL);
+    return FAILED;
+}
+
+static int mode_late__exit(char **argv) {
+    mode_late(argv);
+    _exit(0);
+}
+
 static int mode_late_close(char **argv) {
     return dlclose(load(argv[0])) == 0 ? 0 : FAILED;
 }
 #endif
 
 /* ---- use of resources ---- */
+
+/* Maps a file to execute it, again and again. */
+static int mode_remap(char **argv) {
+    int fd = open(argv[0], O_RDONLY);
+
+    for (int n = atoi(argv[1]); n > 0; n--) {
+        void *at = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+
+        if (at == MAP_FAILED || munmap(at, 4096) != 0) return failed(argv[0]);
+    }
+    return 0;
+}
 
 static int mode_burn(char **argv) {
     burn_ms(CLOCK_PROCESS_CPUTIME_ID, atof(argv[0]));
@@ -418,6 +449,7 @@ static const struct mode {
     {"fork__exit", mode_fork__exit, 0, ""},
     {"vfork_exec", mode_vfork_exec, 1, " PROG [ARGS]"},
     {"spawn", mode_spawn, 1, " PROG [ARGS]"},
+    {"after_eof", mode_after_eof, 1, " PROG [ARGS]"},
     {"daemon", mode_daemon, 1, " PID_FILE"},
     {"closefds", mode_closefds, 0, ""},
     {"clearenv", mode_clearenv, 0, ""},
@@ -426,8 +458,11 @@ static const struct mode {
     {"unlink_self", mode_unlink_self, 0, ""},
 #ifndef NO_DLOPEN
     {"late", mode_late, 1, " LIB..."},
+    {"late_killed", mode_late_killed, 1, " LIB..."},
+    {"late__exit", mode_late__exit, 1, " LIB..."},
     {"late_close", mode_late_close, 1, " LIB"},
 #endif
+    {"remap", mode_remap, 2, " FILE TIMES"},
     {"burn", mode_burn, 1, " MS [PROG ARGS]"},
     {"grow", mode_grow, 1, " MB [PROG ARGS]"},
     {"write_file", mode_write_file, 2, " PATH BYTES"},

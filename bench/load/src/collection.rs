@@ -17,7 +17,7 @@ use crate::server::{Server, peak_mb};
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Lines of sacct in the file
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 2_000_000)]
     lines: u64,
     /// Jobs in the list that is asked
     #[arg(long, default_value_t = 10_000_000)]
@@ -38,6 +38,8 @@ const MEMORY: &str = "192";
 /// What must hold.
 const IMPORT_MOST: f64 = 4.0;
 const ANSWER_MOST: f64 = 1.5;
+/// Seconds from the end of an import until all of its jobs have their tags.
+const TAGS_MOST: f64 = 2.0;
 /// A question that the database answers in less time costs a request, a transaction and a plan, whatever it asks.
 const LEAST_MS: f64 = 1.0;
 const MEMORY_MOST_MB: u64 = 500;
@@ -157,7 +159,7 @@ fn line(dice: &mut Dice, id: u64, submit: u64) -> String {
 /// Imports the file beside the floor, in turns; whether that was fast enough and took little enough.
 #[expect(clippy::print_stdout, reason = "the result")]
 fn import(file: &Path, data: &Path, arguments: &Arguments) -> Result<bool> {
-    let (mut floors, mut imports, mut peak, mut own) = (Vec::new(), Vec::new(), 0, 0);
+    let (mut floors, mut imports, mut tags, mut peak, mut own) = (Vec::new(), Vec::new(), Vec::new(), 0, 0);
     for _ in 0..arguments.rounds {
         floors.push(floor(file)?);
         let _ = std::fs::remove_dir_all(data);
@@ -165,6 +167,7 @@ fn import(file: &Path, data: &Path, arguments: &Arguments) -> Result<bool> {
         let server = Server::start_with(data, &["--memory", MEMORY])?;
         let (seconds, megabytes) = bring(file, data, &server)?;
         imports.push(seconds);
+        tags.push(until_tagged(&server, arguments.lines)?);
         (peak, own) = (peak.max(server.peak_mb()), own.max(megabytes));
     }
     let ratio = middle(&mut imports) / middle(&mut floors);
@@ -177,10 +180,11 @@ fn import(file: &Path, data: &Path, arguments: &Arguments) -> Result<bool> {
         "jobglass import slurm          {:>8.2} s   {ratio:.2} times (at most {IMPORT_MOST})",
         middle(&mut imports)
     );
+    println!("all tags are there after       {:>8.2} s   (at most {TAGS_MOST})", middle(&mut tags));
     println!(
         "memory at most: server {peak} MB (with --memory {MEMORY}), importer {own} MB (each under {MEMORY_MOST_MB})"
     );
-    Ok(ratio <= IMPORT_MOST && peak.max(own) < MEMORY_MOST_MB)
+    Ok(ratio <= IMPORT_MOST && middle(&mut tags) <= TAGS_MOST && peak.max(own) < MEMORY_MOST_MB)
 }
 
 /// What DuckDB's reader takes, until the rows are in the file.
@@ -216,12 +220,25 @@ fn bring(file: &Path, data: &Path, server: &Server) -> Result<(f64, u64)> {
     Ok((began.elapsed().as_secs_f64(), peak))
 }
 
+/// Seconds until each job has the tag that says on how many nodes it ran.
+fn until_tagged(server: &Server, jobs: u64) -> Result<f64> {
+    let (token, began) = (server.token("admin")?, Instant::now());
+    let names = ["SINGLE", "FEW", "MANY"].map(|name| format!("job_nnodes%20{name}")).join(",");
+    let expected = format!("{{\"count\":{jobs}}}");
+    while server.get(&format!("/api/v1/jobs?count=true&any={names}"), &token)? != expected.as_bytes() {
+        ensure!(began.elapsed() < Duration::from_secs(300), "the jobs of the import have no tags");
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    Ok(began.elapsed().as_secs_f64())
+}
+
 fn middle(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// The other jobs are copies of the imported ones at later times.
+/// The other jobs are copies of the imported ones at later times. Each ran some seconds longer than its original, so that a filter finds as
+/// many of them as it should.
 fn copy(data: &Path, arguments: &Arguments) -> Result<()> {
     let connection = connect(data)?;
     let span: i64 =
@@ -234,7 +251,7 @@ fn copy(data: &Path, arguments: &Arguments) -> Result<()> {
             .map(|name| format!("{name} + {later} AS {name}"));
         connection.execute_batch(&format!(
             "INSERT INTO accounting SELECT * REPLACE (hash(id + {copy}) AS id, (job::BIGINT + {jobs})::VARCHAR AS job, \
-             (shown::BIGINT + {jobs})::VARCHAR AS shown, {}) FROM original",
+             (shown::BIGINT + {jobs})::VARCHAR AS shown, elapsed_ns + {copy}000000000 AS elapsed_ns, {}) FROM original",
             times.join(", ")
         ))?;
     }
@@ -288,48 +305,106 @@ pub const SHOWN: &str = "cluster, job, shown, \"user\", project, partition, qos,
     cores, gpus, memory, elapsed_ns / 1e9, (start_ns - submit_ns) / 1e9, limit_ns / 1e9, elapsed_ns * cores / 3.6e12, \
     elapsed_ns * nodes / 3.6e12, elapsed_ns * gpus / 3.6e12, exit_code, signal, name";
 
-/// First pages and counts, for conditions that find few and many.
-fn questions(connection: &Connection) -> Result<Vec<Question>> {
-    let middle: i64 = connection.query_row(
-        "SELECT submit_ns FROM accounting WHERE rowid = (SELECT count(*) // 2 FROM accounting)",
-        [],
-        |row| row.get(0),
-    )?;
-    let since = store::time::text(middle);
-    let conditions = [
-        ("all", String::new(), "true".to_owned()),
-        (
-            "a user's long ones",
-            "&where=user%3D%27user007%27%20and%20elapsed%3E2h".to_owned(),
-            "\"user\" = 'user007' AND elapsed_ns > 7200000000000".to_owned(),
-        ),
-        (
-            "failed with GPUs",
-            "&where=state%3D%27FAILED%27%20and%20gpus%3E0".to_owned(),
-            "state = 'FAILED' AND gpus > 0".to_owned(),
-        ),
-        (
-            "the later half, by name",
-            format!("&since={since}&where=name%20like%20%27train%25%27"),
-            format!("(end_ns >= {middle} OR end_ns IS NULL) AND name LIKE 'train%'"),
-        ),
-    ];
-    let mut questions = Vec::new();
-    for (name, parameters, sql) in conditions {
-        questions.push(Question {
-            name: format!("first page, {name}"),
-            target: format!("/api/v1/jobs?limit=100{parameters}"),
+/// Which jobs are asked for: as parameters of the question, and as SQL.
+struct Filter {
+    name: String,
+    parameters: String,
+    sql: String,
+}
+
+impl Filter {
+    fn new(name: &str, parameters: &str, sql: &str) -> Filter {
+        Filter { name: name.to_owned(), parameters: parameters.to_owned(), sql: sql.to_owned() }
+    }
+
+    fn condition(name: &str, condition: &str, sql: &str) -> Filter {
+        Filter::new(name, &format!("&where={}", escaped(condition)), sql)
+    }
+
+    /// The jobs of a user that ran longest, so many of them.
+    fn longest(connection: &Connection, hits: u64) -> Result<Filter> {
+        let sql = "SELECT elapsed_ns // 1000000000 FROM accounting WHERE \"user\" = 'user007' ORDER BY elapsed_ns DESC LIMIT 1 OFFSET ?";
+        let least: u64 = connection.query_row(sql, [hits - 1], |row| row.get(0))?;
+        let sql = format!("\"user\" = 'user007' AND elapsed_ns >= {least}000000000");
+        let count = format!("SELECT count(*) FROM accounting WHERE {sql}");
+        let found: u64 = connection.query_row(&count, [], |row| row.get(0))?;
+        let condition = format!("user='user007' and elapsed>={least}s");
+        Ok(Filter::condition(&format!("{found} hits"), &condition, &sql))
+    }
+
+    /// In the usual order, or as the list is asked to be sorted. Pages fit together where the id decides between equals.
+    fn page(&self, sort: Option<(&str, &str)>) -> Question {
+        let name = sort.map_or(String::new(), |(name, _)| format!(" by {name}"));
+        let sorted = sort.map_or(String::new(), |(name, _)| format!("&sort={name}"));
+        let order = sort.map_or("submit_ns DESC", |(_, sql)| sql);
+        Question {
+            name: format!("first page, {}{name}", self.name),
+            target: format!("/api/v1/jobs?limit=100{}{sorted}", self.parameters),
             bare: vec![format!(
-                "SELECT {SHOWN} FROM accounting WHERE {sql} ORDER BY submit_ns DESC LIMIT 101"
+                "SELECT {SHOWN} FROM accounting WHERE {} ORDER BY {order} LIMIT 101",
+                self.sql
             )],
             most_ms: None,
-        });
-        questions.push(Question {
-            name: format!("count, {name}"),
-            target: format!("/api/v1/jobs?count=true{parameters}"),
-            bare: vec![format!("SELECT count(*) FROM accounting WHERE {sql}")],
-            most_ms: None,
-        });
+        }
     }
+
+    fn count(&self) -> Question {
+        Question {
+            name: format!("count, {}", self.name),
+            target: format!("/api/v1/jobs?count=true{}", self.parameters),
+            bare: vec![format!("SELECT count(*) FROM accounting WHERE {}", self.sql)],
+            most_ms: None,
+        }
+    }
+}
+
+/// As a part of an address.
+fn escaped(text: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escape).collect()
+}
+
+/// Hits of a filter, below and above what fits on a page, and what the database takes for few.
+const HITS: [u64; 4] = [1, 40, 60, 140];
+/// How a list is asked to be sorted, and how the database is.
+const SORTED: [(&str, &str); 3] =
+    [("elapsed", "elapsed_ns, id"), ("-cores", "cores DESC, id DESC"), ("name", "name, id")];
+
+/// First pages and counts, for conditions that find few and many.
+fn questions(connection: &Connection) -> Result<Vec<Question>> {
+    let middle =
+        "SELECT submit_ns, name FROM accounting WHERE rowid = (SELECT count(*) // 2 FROM accounting)";
+    let (middle, name): (i64, String) =
+        connection.query_row(middle, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let all = Filter::new("all", "", "true");
+    let failed =
+        Filter::condition("failed with GPUs", "state='FAILED' and gpus>0", "state = 'FAILED' AND gpus > 0");
+    let common = [
+        Filter::condition(
+            "a user's long ones",
+            "user='user007' and elapsed>2h",
+            "\"user\" = 'user007' AND elapsed_ns > 7200000000000",
+        ),
+        Filter::new(
+            "the later half, by name",
+            &format!("&since={}&where={}", store::time::text(middle), escaped("name like 'train%'")),
+            &format!("(end_ns >= {middle} OR end_ns IS NULL) AND name LIKE 'train%'"),
+        ),
+        Filter::condition("one name", &format!("name='{name}'"), &format!("name = '{name}'")),
+        Filter::new(
+            "one node",
+            "&node=n0007",
+            "node_list IN (SELECT list FROM node_list WHERE host = 'n0007')",
+        ),
+    ];
+    let few = HITS.iter().map(|hits| Filter::longest(connection, *hits)).collect::<Result<Vec<_>>>()?;
+    let in_usual_order = [&all, &failed].into_iter().chain(&common);
+    let mut questions: Vec<Question> =
+        in_usual_order.flat_map(|filter| [filter.page(None), filter.count()]).collect();
+    questions.extend(few.iter().map(|filter| filter.page(None)));
+    questions.extend(SORTED.iter().flat_map(|sort| [&all, &failed].map(|filter| filter.page(Some(*sort)))));
     Ok(questions)
 }

@@ -163,6 +163,8 @@ impl Node {
             forked_from: None,
             without_guest: None,
             ranks: Vec::new(),
+            running_at: None,
+            reported: false,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use record::rules::{RuleError, RuleSet, Section, defaults};
 use sample::gpu::Setup;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::files::HashLimits;
@@ -17,6 +17,7 @@ use crate::fold::FoldRules;
 use crate::limits::parse_cpus;
 use crate::receive::{Names, Rate};
 use crate::sampling::{Cadence, Collector, Counting};
+use crate::ship::enroll::Enrollment;
 use crate::ship::{ShipOptions, Target};
 use crate::spool::SpoolLimits;
 use crate::waits::Waits;
@@ -43,6 +44,8 @@ pub struct Config {
     /// A user's messages per second, and at once; more are refused and counted.
     pub messages_per_second: u64,
     pub messages_burst: u64,
+    /// A program that has run for so long is reported while it runs; 0 reports none before its end.
+    pub running_after_seconds: f64,
     pub spool: Spool,
     pub server: Server,
     pub fold: Fold,
@@ -64,13 +67,15 @@ pub struct Spool {
 }
 
 /// `[server]`
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Server {
     /// Where records are sent, for example `https://jobglass.example:8765`; empty keeps them in the spool.
     pub url: String,
     /// The token with which this host may send.
     pub token_file: PathBuf,
+    /// A token with which the agent gets one of its own where there is no `token_file`; empty for none.
+    pub enroll_token_file: PathBuf,
     /// Certificates that vouch for the server; empty for those of Mozilla's list.
     pub ca_file: PathBuf,
     /// Records are sent this often, each host at its own moment.
@@ -171,6 +176,7 @@ impl Default for Config {
             container_socket: "@jobglass".into(),
             messages_per_second: 20_000,
             messages_burst: 40_000,
+            running_after_seconds: 60.0,
             spool: Spool::default(),
             server: Server::default(),
             fold: Fold::default(),
@@ -193,6 +199,7 @@ impl Default for Server {
         Server {
             url: String::new(),
             token_file: "/etc/jobglass/agent.token".into(),
+            enroll_token_file: PathBuf::new(),
             ca_file: PathBuf::new(),
             flush_seconds: 3.0,
         }
@@ -295,6 +302,10 @@ impl Config {
         if cpus != "auto" && cpus != "all" && parse_cpus(cpus).is_none() {
             return Err(format!("limits.cpus = `{cpus}` is not `auto`, `all` or a list such as `0-1`"));
         }
+        let after = self.running_after_seconds;
+        if !(0.0..=86_400.0).contains(&after) {
+            return Err(format!("running_after_seconds = {after} is not between 0 and 86400"));
+        }
         for (name, value) in [
             ("short_seconds", self.fold.short_seconds),
             ("idle_seconds", self.fold.idle_seconds),
@@ -352,12 +363,17 @@ impl Config {
 
     /// Where and how to ship; `None` if records stay in the spool.
     pub fn ship(&self, host: &str) -> Option<ShipOptions> {
-        let Server { url, token_file, ca_file, flush_seconds } = self.server.clone();
-        let ca_file = Some(ca_file).filter(|path| !path.as_os_str().is_empty());
+        let Server { url, token_file, enroll_token_file, ca_file, flush_seconds } = self.server.clone();
+        let named = |path: PathBuf| Some(path).filter(|path| !path.as_os_str().is_empty());
+        let enrollment = named(enroll_token_file).map(|file| Enrollment {
+            file,
+            dir: self.spool.dir.clone(),
+            host: host.to_owned(),
+        });
         (!url.is_empty()).then(|| ShipOptions {
             dir: self.spool.dir.clone(),
             host: host.to_owned(),
-            target: Target { url, token_file, ca_file },
+            target: Target { url, token_file, ca_file: named(ca_file), enrollment },
             interval: Duration::from_secs_f64(flush_seconds),
         })
     }
@@ -385,6 +401,11 @@ impl Config {
             young_every: ns(self.sampling.first_every_seconds),
             least: ns(self.sampling.least_every_seconds),
         }
+    }
+
+    /// How long a program runs until it is reported, in nanoseconds; `None` for never.
+    pub fn running_after(&self) -> Option<u64> {
+        Some((self.running_after_seconds * 1e9) as u64).filter(|after| *after > 0)
     }
 
     /// The readers of this node.
@@ -420,6 +441,7 @@ mod tests {
             ("[spool]\nmax_mib = \"many\"\n", "x.toml:2: invalid type: string \"many\""),
             ("[fold\n", "x.toml:1: "),
             ("[limits]\ncpus = \"few\"\n", "x.toml: limits.cpus = `few`"),
+            ("running_after_seconds = -1\n", "x.toml: running_after_seconds = -1"),
             ("[fold]\nidle_seconds = -1\n", "x.toml: fold.idle_seconds = -1"),
             ("[privacy]\nkeep_variables = [\"\"]\n", "x.toml: privacy: rule ``"),
         ] {
@@ -435,7 +457,9 @@ mod tests {
         let shipped = include_bytes!("../../../packaging/agent.toml");
         assert_eq!(Config::parse(Path::new("agent.toml"), shipped).unwrap(), Config::default());
         let text = String::from_utf8_lossy(shipped);
-        for key in ["enabled", "off_file", "cluster", "host", "socket", "container_socket"] {
+        for key in
+            ["enabled", "off_file", "cluster", "host", "socket", "container_socket", "running_after_seconds"]
+        {
             assert!(text.contains(&format!("\n{key} = ")), "{key} is not shown");
         }
     }

@@ -1,17 +1,16 @@
 //! Whether a process runs in a container, and in which image.
 
-use std::fs;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use record::bytes::Bytes;
 use record::entry::Container;
-use sample::Proc;
 
-use crate::files;
+use crate::files::Found;
 use crate::job::Variables;
 
-/// Recognises a container by the variables its runtime sets.
+/// Recognizes a container by the variables its runtime sets.
 pub fn from_variables<T: AsRef<[u8]>>(variables: Variables<T>) -> Option<Container> {
     let image = |names: &[&str]| names.iter().find_map(|name| variables.get(name)).map(Bytes::from);
     let known = |kind: &str, image| Some(Container { kind: kind.to_owned(), image });
@@ -39,35 +38,33 @@ pub fn from_variables<T: AsRef<[u8]>>(variables: Variables<T>) -> Option<Contain
     }
 }
 
-/// Recognises a container by the files its runtime leaves, seen through the process's own root. What `host`
-/// has as well says nothing: a virtual machine may have been made from a container's image.
-pub fn from_root(proc: &Proc, pid: u32, host: &Path) -> Option<Container> {
-    let has = |path: &str| {
-        let of_host = host.join(path.trim_start_matches('/'));
-        files::exists_inside(proc, pid, path.as_bytes()) && fs::symlink_metadata(of_host).is_err()
+/// Recognizes a container by the files its runtime leaves in the root directory. A file that `host` has as well says nothing: a
+/// virtual machine may have been made from a container's image.
+pub fn from_root(root: &OwnedFd, host: &Path) -> Option<Container> {
+    let find = |path: &str| {
+        let found = Found::below(root, path.as_bytes())?;
+        (!found.is_ours(&host.join(path))).then_some(found)
     };
-    let read = |path: &str| read_inside(proc, pid, path);
     let known = |kind: &str, image| Some(Container { kind: kind.to_owned(), image });
-    if has("/.singularity.d") {
+    if find(".singularity.d").is_some() {
         return known("apptainer", None);
     }
-    if let Some(text) = read("run/.containerenv") {
+    if let Some(text) = find("run/.containerenv").and_then(|found| beginning(&found)) {
         return known("podman", containerenv_image(&text));
     }
-    if has("/.dockerenv") {
+    if find(".dockerenv").is_some() {
         return known("docker", None);
     }
-    if has("/ch/environment") {
+    if find("ch/environment").is_some() {
         return known("charliecloud", None);
     }
     None
 }
 
-/// Reads the beginning of a regular file below the process's root. Whoever made that root may have put a pipe
-/// there, or a link that leads out of it.
-fn read_inside(proc: &Proc, pid: u32, path: &str) -> Option<Vec<u8>> {
+/// The beginning of a regular file; whoever made the root may have put a pipe there.
+fn beginning(found: &Found) -> Option<Vec<u8>> {
     let mut text = Vec::new();
-    files::open_inside(proc, pid, path.as_bytes())?.take(4096).read_to_end(&mut text).ok()?;
+    found.open()?.take(4096).read_to_end(&mut text).ok()?;
     Some(text)
 }
 
@@ -80,6 +77,7 @@ fn containerenv_image(text: &[u8]) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn variables_of_each_runtime() {
@@ -99,22 +97,27 @@ mod tests {
     }
 
     #[test]
-    fn files_of_each_runtime() {
-        let tree = tempfile::tempdir().unwrap();
-        let host = tempfile::tempdir().unwrap();
-        let proc = Proc::new(tree.path());
-        let root = tree.path().join("7/root");
+    fn recognizes_the_files_of_each_runtime() {
+        let (root, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (root, host) = (root.path(), host.path());
+        let look = || from_root(&fs::File::open(root).unwrap().into(), host);
+        let kind = || look().map(|container| container.kind);
         fs::create_dir_all(root.join("run")).unwrap();
-        assert_eq!(from_root(&proc, 7, host.path()), None);
+        assert_eq!(kind(), None);
         fs::write(root.join(".dockerenv"), "").unwrap();
-        assert_eq!(from_root(&proc, 7, host.path()).unwrap().kind, "docker");
-        fs::write(host.path().join(".dockerenv"), "").unwrap();
-        assert_eq!(from_root(&proc, 7, host.path()), None, "the host has it, too");
+        assert_eq!(kind().as_deref(), Some("docker"));
+        fs::write(host.join(".dockerenv"), "").unwrap();
+        assert_eq!(kind().as_deref(), Some("docker"), "the host has one of its own");
+        fs::remove_file(host.join(".dockerenv")).unwrap();
+        fs::hard_link(root.join(".dockerenv"), host.join(".dockerenv")).unwrap();
+        assert_eq!(kind(), None, "it is the host's");
         fs::write(root.join("run/.containerenv"), "engine=\"podman-4\"\nimage=\"quay.io/x:1\"\n").unwrap();
-        let podman = from_root(&proc, 7, host.path()).unwrap();
+        let podman = look().unwrap();
         assert_eq!(
             (podman.kind.as_str(), podman.image.unwrap().to_string().as_str()),
             ("podman", "quay.io/x:1")
         );
+        fs::create_dir(root.join(".singularity.d")).unwrap();
+        assert_eq!(kind().as_deref(), Some("apptainer"));
     }
 }

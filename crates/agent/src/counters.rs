@@ -48,8 +48,10 @@ counters! {
     guest_suppression_refused,
     /// Processes not followed because their user's share of memory was used up.
     processes_dropped_memory,
-    /// Images recorded without arguments, environment and objects because their user's share of memory was used up.
+    /// Images recorded without arguments, environment and objects because their user's share of memory or of the spool was used up.
     images_without_content,
+    /// Times that arguments, environment or mappings were not read because their user's process had kept the agent waiting.
+    processes_unread,
     /// Images whose guest was there, or should have been, and was not heard.
     guest_lost,
     /// Images whose guest was switched off by the user.
@@ -68,6 +70,10 @@ counters! {
     images_finished,
     /// Images that went into a row with others.
     images_folded,
+    /// Images written to the spool while they still ran.
+    reports_spooled,
+    /// Images that could not be written while they still ran: the spool is full or the disk too slow.
+    reports_dropped,
     /// Images written to the spool, as the sum of their rows' counts.
     images_spooled,
     /// Rows of images written to the spool.

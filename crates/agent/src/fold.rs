@@ -5,7 +5,8 @@
 //! * Equal ranks of a parallel program, with the numbers of each rank kept.
 //!
 //! A user's own program always keeps its own row. A row is written when nothing was added to it for a while,
-//! or when it has become old.
+//! or when it has become old. An image that was reported while it ran keeps its name in whatever row it is, so that its report
+//! is known to be over.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -91,10 +92,21 @@ impl Folder {
         self.rows.values().map(|row| row.finished.image.count).sum()
     }
 
+    /// Folds images that run, as they are now: none of them waits for others.
+    pub fn together(&self, running: Vec<Finished>) -> Vec<Finished> {
+        if running.is_empty() {
+            return running;
+        }
+        let mut folder = Folder::new(self.rules.clone(), Arc::default());
+        let mut rows: Vec<Finished> = running.into_iter().filter_map(|image| folder.add(image, 0)).collect();
+        rows.extend(folder.take_all());
+        rows
+    }
+
     /// Takes an image; gives it back if it is a row of its own.
     pub fn add(&mut self, finished: Finished, now: u64) -> Option<Finished> {
         let Some(mut alike) = self.alike(&finished.image) else { return Some(finished) };
-        let is_own_program = !self.is_foldable_program(&finished.image);
+        let keeps_its_name = !self.is_foldable_program(&finished.image) || is_reported(&finished.image);
         loop {
             match self.rows.entry(alike.clone()) {
                 Entry::Vacant(place) => {
@@ -104,7 +116,7 @@ impl Folder {
                     return None;
                 }
                 Entry::Occupied(mut row) => {
-                    if is_own_program && has_rank(&row.get().finished.image, finished.image.place.rank) {
+                    if keeps_its_name && has_rank(&row.get().finished.image, finished.image.place.rank) {
                         alike.occurrence += 1;
                         continue;
                     }
@@ -133,7 +145,9 @@ impl Folder {
     /// What the image has in common with those it may be folded with.
     fn alike(&self, image: &Image) -> Option<Alike> {
         let is_fork = image.key.exec == 0;
-        let is_short = image.end.is_some_and(|end| end.saturating_sub(image.start) < self.rules.short_ns);
+        // What was reported runs long enough, however short a site calls it.
+        let is_short = !is_reported(image)
+            && image.end.is_some_and(|end| end.saturating_sub(image.start) < self.rules.short_ns);
         let is_rank = image.place.rank.is_some() && image.place.job.is_some() && !is_fork;
         let is_system = self.is_foldable_program(image);
         if !(is_rank || is_short && (is_fork || is_system)) {
@@ -164,10 +178,16 @@ impl Folder {
     }
 }
 
+/// Whether it has a name that must not be lost.
+fn is_reported(image: &Image) -> bool {
+    image.reported || image.running_at.is_some()
+}
+
 fn rank_of(image: &Image) -> Option<RankUse> {
     let rank = image.place.rank?;
     let (pid, start, end, used, count) = (image.key.pid, image.start, image.end, image.used, image.count);
-    Some(RankUse { rank, pid, start, end, used, count })
+    let key = Some(image.key).filter(|_| is_reported(image));
+    Some(RankUse { rank, pid, start, end, used, count, key })
 }
 
 fn has_rank(row: &Image, rank: Option<u32>) -> bool {
@@ -194,9 +214,10 @@ fn merge(row: &mut Image, image: &Image) {
     row.used = sum(row.used, image.used);
 }
 
-/// A sum in which one part is unknown is unknown.
+/// A sum in which one part is unknown is unknown. What images claim may be much, and the store's numbers end here.
 fn sum(a: Used, b: Used) -> Used {
-    let add = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+    const MOST: u64 = i64::MAX as u64;
+    let add = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?).min(MOST));
     Used {
         user_ns: add(a.user_ns, b.user_ns),
         system_ns: add(a.system_ns, b.system_ns),
@@ -303,5 +324,47 @@ mod tests {
         folder.add(image("/usr/bin/sed", &["sed"], None, 5), 60);
         assert_eq!(folder.due(70).len(), 1);
         assert_eq!(folder.images(), 0);
+    }
+
+    /// Two images of one rank that were reported are two rows, and so is what the rank has run besides: each end is told by its name.
+    #[test]
+    fn reported_images_keep_their_names_in_a_row() {
+        let reported = |rank, pid| {
+            let mut finished = image("/usr/bin/date", &["date"], Some(rank), 5);
+            (finished.image.key.pid, finished.image.reported) = (pid, true);
+            finished
+        };
+        let mut folder = Folder::new(rules(), Arc::default());
+        for finished in
+            [reported(0, 1), reported(1, 2), reported(0, 3), image("/usr/bin/date", &["date"], Some(1), 5)]
+        {
+            assert!(folder.add(finished, 0).is_none());
+        }
+        let rows = folder.take_all();
+        let mut ended: Vec<Vec<u32>> =
+            rows.iter().map(|row| row.image.ended().map(|key| key.pid).collect()).collect();
+        ended.sort();
+        assert_eq!(ended, [vec![1, 2], vec![3]]);
+        assert_eq!(rows.iter().map(|row| row.image.count).sum::<u64>(), 4);
+        // Without a rank it is a row of its own, however short.
+        let mut alone = image("/usr/bin/sed", &["sed"], None, 5);
+        alone.image.reported = true;
+        assert!(folder.add(alone, 0).is_some());
+    }
+
+    #[test]
+    fn ranks_that_run_are_one_report() {
+        let folder = Folder::new(rules(), Arc::default());
+        let running = |rank| {
+            let mut finished = image("/home/u/mpi", &["mpi"], Some(rank), 0);
+            (finished.image.end, finished.image.running_at) = (None, Some(2000));
+            finished.image.key.pid = 100 + rank;
+            finished
+        };
+        let reports = folder.together((0..4).map(running).collect());
+        assert_eq!((reports.len(), reports[0].image.count), (1, 4));
+        let pids: Vec<u32> = reports[0].image.running().map(|key| key.pid).collect();
+        assert_eq!(pids, [100, 101, 102, 103]);
+        assert_eq!(folder.images(), 0, "nothing waits");
     }
 }

@@ -7,6 +7,11 @@ use std::path::Path;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CpuSet;
 
+use crate::files::ROOTS_MAX;
+
+/// Descriptors that the agent needs besides those of guests.
+pub const OWN_DESCRIPTORS: u64 = 256 + ROOTS_MAX as u64;
+
 /// Gives the calling thread the lowest priority.
 pub fn lowest_priority() {
     let _ = rustix::process::nice(19);
@@ -38,6 +43,22 @@ pub fn take_short_turns() {
     };
     // SAFETY: the kernel reads `size` bytes of a structure that lives until the call returns.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
+/// Keeps the heap close to what is held; to be called before there are other threads.
+///
+/// One heap for all threads: with one for each, what one thread allocates and another frees stays with the heap of the first, and a text that
+/// grows moves to the heap where its first bytes happened to lie. Large buffers never come from the heap: the allocator would begin to take
+/// them from there once the first has been freed, and what is kept then fills parts of the holes that they leave. While a user ran 1,000
+/// programs with 250 kB of variables each, the agent took up to 116 MiB without these, and takes 60 to 69 with them.
+pub fn keep_heap_compact() {
+    const LARGE: i32 = 128 * 1024;
+    // SAFETY: sets numbers of the allocator's, before other threads exist.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+    }
 }
 
 /// Every guest's shared memory is a descriptor: takes as many as the system gives.

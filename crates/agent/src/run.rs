@@ -15,6 +15,7 @@ use std::thread::{self, JoinHandle};
 use record::entry::{Gap, GapReason, Health};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sample::Proc;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::{Change, Clock, monotonic_ns, wall_ns};
 use crate::config::{Config, ConfigError};
@@ -24,6 +25,7 @@ use crate::fold::Folder;
 use crate::kernel::{Connector, Log, Mappings, Taskstats};
 use crate::output::{Output, Writing};
 use crate::owners::Owners;
+use crate::peek::Peeks;
 use crate::progress::{self, Left, Progress, ProgressFile};
 use crate::receive::{Bounds, Command, Ends, Heard, Hearing, Receive, wake, waker, woken};
 use crate::sampling::kept::Kept;
@@ -32,6 +34,7 @@ use crate::say::say;
 use crate::shares::Shares;
 use crate::ship::{self, Cursor, Shipping};
 use crate::spool::{Numbering, SpoolWriter, lock};
+use crate::status::{self, Status};
 use crate::table::{Finished, FromGuest, Subject, Surroundings, Table};
 use crate::waits::Waits;
 use crate::{checkpoint, limits, settings};
@@ -49,15 +52,22 @@ const HEARING_NS: u64 = 100_000_000;
 const SWITCH_NS: u64 = 5_000_000_000;
 const CHECKPOINT_NS: u64 = 30_000_000_000;
 const HEALTH_NS: u64 = 60_000_000_000;
+/// How often it is looked which programs have run long enough to be reported, and how many are reported then.
+const REPORT_NS: u64 = 5_000_000_000;
+const REPORTS_PER_TURN: usize = 1000;
+/// However many records are lost, everything is reported again so often at most.
+const REPORT_AGAIN_NS: u64 = 600_000_000_000;
 
 /// What was typed, over what the file says.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Flags {
     pub config: Option<PathBuf>,
     pub spool: Option<PathBuf>,
     pub socket: Option<String>,
     pub server: Option<String>,
     pub token_file: Option<PathBuf>,
+    pub enroll_token_file: Option<PathBuf>,
     pub ca_file: Option<PathBuf>,
 }
 
@@ -78,6 +88,24 @@ fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> AgentError {
 }
 
 impl Flags {
+    /// The same for a process in another directory.
+    pub fn absolute(self) -> Flags {
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        let socket = self.socket.map(|name| match name.strip_prefix('@') {
+            Some(_) => name,
+            None => absolute(name.into()).display().to_string(),
+        });
+        Flags {
+            config: self.config.map(absolute),
+            spool: self.spool.map(absolute),
+            socket,
+            server: self.server,
+            token_file: self.token_file.map(absolute),
+            enroll_token_file: self.enroll_token_file.map(absolute),
+            ca_file: self.ca_file.map(absolute),
+        }
+    }
+
     /// The configuration with the flags in it.
     pub fn configure(&self) -> Result<Config, ConfigError> {
         let mut config = Config::read(self.config.as_deref())?;
@@ -89,6 +117,9 @@ impl Flags {
         }
         if let Some(file) = &self.token_file {
             config.server.token_file = file.clone();
+        }
+        if let Some(file) = &self.enroll_token_file {
+            config.server.enroll_token_file = file.clone();
         }
         if let Some(file) = &self.ca_file {
             config.server.ca_file = file.clone();
@@ -217,13 +248,7 @@ impl Kernel {
                  with CAP_NET_ADMIN on a kernel with CONFIG_TASKSTATS"
             )),
         }
-        match Mappings::open() {
-            Ok(mappings) => kernel.mappings = Some(mappings),
-            Err(error) => kernel.blind.push(format!(
-                "no mapped files from the kernel ({error}): files of programs that end at once are not known; run as root \
-                 or with CAP_PERFMON"
-            )),
-        }
+        kernel.open_mappings();
         match Log::open() {
             Ok(log) => kernel.log = Some(log),
             Err(error) => kernel.blind.push(format!(
@@ -233,12 +258,27 @@ impl Kernel {
         }
         kernel
     }
+
+    fn open_mappings(&mut self) {
+        self.mappings = match Mappings::open() {
+            Ok(mappings) => Some(mappings),
+            Err(error) => {
+                self.blind.push(format!(
+                    "no mapped files from the kernel ({error}): libraries are known from the preload library and from \
+                     /proc only, not those of programs that end at once or are killed, and not those that were closed again; \
+                     run as root or with CAP_PERFMON"
+                ));
+                None
+            }
+        };
+    }
 }
 
 /// Everything the main thread has.
 struct Agent {
     flags: Flags,
     config: Config,
+    status: Status,
     counters: Arc<Counters>,
     proc: Proc,
     clock: Clock,
@@ -258,6 +298,8 @@ struct Agent {
     started: u64,
     boot: u64,
     is_off: Option<u64>,
+    /// What was reported and ran when the agent was switched off.
+    kept: Vec<Finished>,
     is_confined: bool,
     /// Without kernel events, the guests' processes are watched one by one.
     watched: HashMap<u32, OwnedFd>,
@@ -265,6 +307,8 @@ struct Agent {
     gone: Vec<(u64, u32)>,
     due: Due,
     events_lost: u64,
+    /// Losses of mappings up to this moment, and so many, are in gaps.
+    mappings_told: (u64, u64),
 }
 
 /// When what is due next, monotonic.
@@ -278,11 +322,16 @@ struct Due {
     switch: u64,
     checkpoint: u64,
     health: u64,
+    report: u64,
+    report_again: u64,
 }
 
 /// Runs the agent until a signal ends it.
 pub fn run(flags: Flags) -> Result<(), AgentError> {
+    limits::keep_heap_compact();
+    let config_sum = status::config_sum(&flags);
     let config = flags.configure()?;
+    let status = Status::of_this_process(&flags, config_sum, &config);
     let signals = Signals::catch().map_err(cannot("catch signals"))?;
     let dir = config.spool.dir.clone();
     make_spool_directory(&dir).map_err(cannot(format!("make {}", dir.display())))?;
@@ -291,8 +340,9 @@ pub fn run(flags: Flags) -> Result<(), AgentError> {
     let _lock = lock.ok_or(AgentError::Locked(dir))?;
     limits::set_nice(config.limits.nice);
     let is_confined = stay_off_the_jobs_processors(&config);
-    let (mut agent, writing) = Agent::start(flags, config, counters)?;
+    let (mut agent, writing) = Agent::start(flags, config, status, counters)?;
     agent.is_confined = is_confined;
+    agent.status.tell(&agent.counters);
     agent.announce();
     limits::take_short_turns();
     while !Signals::is_set(&signals.stop) {
@@ -326,7 +376,12 @@ fn stay_off_the_jobs_processors(config: &Config) -> bool {
 }
 
 impl Agent {
-    fn start(flags: Flags, config: Config, counters: Arc<Counters>) -> Result<(Agent, Writing), AgentError> {
+    fn start(
+        flags: Flags,
+        config: Config,
+        status: Status,
+        counters: Arc<Counters>,
+    ) -> Result<(Agent, Writing), AgentError> {
         let dir = config.spool.dir.clone();
         let proc = Proc::default();
         let rules = Arc::new(config.rules().unwrap_or_default());
@@ -373,11 +428,14 @@ impl Agent {
             has_kernel: kernel.connector.is_some(),
             memory: Shares::new(config.limits.memory_mib << 20),
             owners: Owners::default(),
+            peeks: Peeks::new(proc.clone(), counters.clone(), files.waits().clone()),
         };
         let bounds = Bounds {
             rate: config.rate(),
             memory: around.memory.clone(),
-            descriptors: Shares::new(config.limits.guests.min(descriptors.saturating_sub(256) as usize)),
+            descriptors: Shares::new(
+                config.limits.guests.min(descriptors.saturating_sub(limits::OWN_DESCRIPTORS) as usize),
+            ),
             owners: around.owners.clone(),
         };
         let owners = around.owners.clone();
@@ -390,6 +448,7 @@ impl Agent {
             folder: Folder::new(config.fold_rules(), counters.clone()),
             flags,
             config,
+            status,
             counters,
             proc,
             clock: clock.clone(),
@@ -406,11 +465,13 @@ impl Agent {
             started: wall_ns(),
             boot,
             is_off: None,
+            kept: Vec::new(),
             is_confined: false,
             watched: HashMap::new(),
             gone: Vec::new(),
             due: Due::default(),
             events_lost: 0,
+            mappings_told: (wall_ns(), 0),
         };
         for Kept { reading, ended } in measured {
             let start = clock.monotonic(reading.start, told_by);
@@ -485,11 +546,17 @@ impl Agent {
         fds.extend(self.kernel.mappings.iter().map(|it| PollFd::from_borrowed_fd(it.wake(), PollFlags::IN)));
         fds.extend(self.watched.values().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
         let _ = poll(&mut fds, Some(&timeout));
-        let _ = rustix::io::read(&signals.pipe, &mut [0; 64]);
+        // Most wake-ups are events of the kernel: nothing is read for what did not happen.
+        let has_come = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        if has_come(0) {
+            let _ = rustix::io::read(&signals.pipe, &mut [0; 64]);
+        }
+        if has_come(1) {
+            woken(&self.guests.wake);
+        }
     }
 
     fn turn(&mut self) {
-        woken(&self.guests.wake);
         self.follow_clock();
         // A guest speaks after its exec: its message is taken before the kernel's events, and given after.
         let (messages, heard) = self.guests.take();
@@ -540,6 +607,9 @@ impl Agent {
         let Some(sampling) = self.sampling.as_ref().filter(|_| self.is_off.is_none()) else { return };
         if self.table.take_begun() {
             sampling.begun();
+        }
+        if self.table.take_met() {
+            sampling.met();
         }
         let quiet = self.table.take_quiet();
         if !quiet.is_empty() {
@@ -645,11 +715,14 @@ impl Agent {
             // It looks whether its sockets are empty.
             wake(&self.guests.command_wake);
         }
+        if now >= self.due.report && self.is_off.is_none() {
+            self.report(now);
+        }
         if now >= self.due.switch {
             self.due.switch = now + SWITCH_NS;
             self.owners.refresh();
             self.obey_switch();
-            self.follow_processors();
+            self.note_lost_mappings();
             self.is_confined = self.is_confined || stay_off_the_jobs_processors(&self.config);
         }
         if now >= self.due.checkpoint {
@@ -657,7 +730,7 @@ impl Agent {
             // Younger ones may be in rows with others, under another's name.
             let old_enough = wall_ns().saturating_sub(self.config.fold_rules().short_ns);
             let mut running = self.table.snapshot();
-            running.retain(|finished| finished.image.start < old_enough);
+            running.retain(|finished| finished.image.reported || finished.image.start < old_enough);
             self.output.running(running);
         }
         if now >= self.due.health {
@@ -666,12 +739,46 @@ impl Agent {
         }
     }
 
-    /// A processor that was switched on has no ring yet.
-    fn follow_processors(&mut self) {
-        if self.kernel.mappings.as_ref().is_some_and(Mappings::is_outdated) {
-            self.kernel.mappings = Mappings::open().ok();
+    /// Says what has run for a while and still runs.
+    fn report(&mut self, now: u64) {
+        let Some(after) = self.config.running_after() else {
+            self.due.report = now + REPORT_NS;
+            return;
+        };
+        self.due.report = now + REPORT_NS.min((after / 2).max(TICK_NS));
+        if self.output.has_lost_ends() && now >= self.due.report_again {
+            self.due.report_again = now + REPORT_AGAIN_NS;
+            self.output.forget_lost_ends();
+            let (time, reason) = (wall_ns(), GapReason::EndsLost);
+            self.output.gap(Gap { from: time, to: time, reason, forks: None, events: None, images: None });
+            self.table.report_again();
+        }
+        let running = self.table.report(now, after, REPORTS_PER_TURN);
+        self.folder.together(running).into_iter().for_each(|report| self.output.row(report));
+    }
+
+    /// However often records of mapped files were lost since the last look, there is one gap for all of them.
+    fn note_lost_mappings(&mut self) {
+        let (from, told) = self.mappings_told;
+        // What was mapped on a processor without a ring, nobody has counted.
+        let is_uncounted = self.follow_processors();
+        let lost = self.counters.mappings_lost.get();
+        self.mappings_told = (wall_ns(), lost);
+        if lost > told || is_uncounted {
+            let events = (!is_uncounted).then(|| lost - told);
+            let reason = GapReason::MappingsLost;
+            self.output.gap(Gap { from, to: wall_ns(), reason, forks: None, events, images: None });
+        }
+    }
+
+    /// A processor that was switched on has no ring yet; says whether any was switched.
+    fn follow_processors(&mut self) -> bool {
+        let is_outdated = self.kernel.mappings.as_ref().is_some_and(Mappings::is_outdated);
+        if is_outdated {
+            self.kernel.open_mappings();
             self.table.mappings_lost();
         }
+        is_outdated
     }
 
     fn hand_on(&mut self, finished: Finished) {
@@ -719,6 +826,7 @@ impl Agent {
                 self.guests.tell(Command::SwitchOff(true));
                 self.kernel = Kernel::default();
                 self.flush();
+                self.kept = self.table.reported();
                 self.table.forget();
                 self.is_off = Some(wall_ns());
             }
@@ -739,6 +847,11 @@ impl Agent {
                     events: None,
                     images: None,
                 });
+                // What was reported is known by that name only.
+                let kept = std::mem::take(&mut self.kept).into_iter().map(Finished::known).collect();
+                for finished in self.table.restore(kept, self.clock.offset()) {
+                    self.hand_on(finished);
+                }
                 self.table.scan();
                 self.guests.tell(Command::SwitchOff(false));
                 self.is_off = None;
@@ -749,6 +862,7 @@ impl Agent {
 
     /// Reads the configuration again; a bad one changes nothing.
     fn reload(&mut self) {
+        let config_sum = status::config_sum(&self.flags);
         let config = match self.flags.configure() {
             Ok(config) => config,
             Err(error) => {
@@ -769,6 +883,8 @@ impl Agent {
         }
         self.config = config;
         self.due.switch = 0;
+        self.status.config_sum = config_sum;
+        self.status.tell(&self.counters);
         say("configuration read again");
     }
 
@@ -782,9 +898,11 @@ impl Agent {
     /// Puts everything away and leaves nothing behind.
     fn stop(mut self, writing: Writing) {
         self.guests.stop();
+        self.status.end();
         self.turn();
         self.flush();
         self.output.last_running(self.table.snapshot());
+        self.note_lost_mappings();
         self.report_health();
         self.write_progress(true);
         if let Some(sampling) = self.sampling.take() {

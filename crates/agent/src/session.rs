@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 
+use record::session::TERMINAL;
 use sample::Proc;
 
 use crate::progress::this_boot;
@@ -26,7 +27,7 @@ pub fn of_terminal(proc: &Proc, pid: u32, host: &str) -> Option<String> {
 /// The name of a terminal's session by its leader. One that has gone leaves its number only.
 pub fn named(leader: u32, start_ticks: Option<u64>, host: &str) -> String {
     let start = start_ticks.map_or(String::new(), |ticks| format!("-{ticks:x}"));
-    format!("sid-{leader}{start}.{}@{host}", *BOOT)
+    format!("{TERMINAL}{leader}{start}.{}@{host}", *BOOT)
 }
 
 /// The unit of a login session, a service or a container in the lines of `/proc/PID/cgroup`.

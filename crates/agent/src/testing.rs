@@ -42,5 +42,7 @@ pub fn image(pid: u32, start: u64) -> Image {
         forked_from: None,
         without_guest: None,
         ranks: Vec::new(),
+        running_at: None,
+        reported: false,
     }
 }

@@ -6,8 +6,8 @@ use anyhow::Result;
 use crate::args::AgentArgs;
 
 pub fn run(args: AgentArgs) -> Result<bool> {
-    let AgentArgs { config, spool, socket, server, token_file, ca_file, check } = args;
-    let flags = Flags { config, spool, socket, server, token_file, ca_file };
+    let AgentArgs { config, spool, socket, server, token_file, enroll_token_file, ca_file, check } = args;
+    let flags = Flags { config, spool, socket, server, token_file, enroll_token_file, ca_file };
     if check {
         flags.configure()?;
         say!("jobglass agent: the configuration is good");

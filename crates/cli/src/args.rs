@@ -17,7 +17,7 @@ pub use import::{
     CollectdSecurity, ExportClusterCockpitArgs, ExportCommand, ImportCleoArgs, ImportClusterCockpitArgs,
     ImportCollectdArgs, ImportCommand, ImportGangliaArgs, ImportInfluxArgs, ImportSlurmArgs, MonitorArgs,
 };
-pub use jobs::JobsArgs;
+pub use jobs::{JobsArgs, JobsKind};
 pub use notes::{
     AddNoteArgs, CaseNewsArgs, CasesCommand, ListCasesArgs, ListNotesArgs, NotesCommand, NumberArgs,
     OpenCaseArgs, ShowCaseArgs,
@@ -155,13 +155,17 @@ pub struct ShapeArgs {
 
 /// Show processes: who ran what, where, how long, how it ended
 ///
+/// A process that still runs is shown when it has run for a minute: END is running, SECONDS the time so far. unheard is one of whose
+/// end nothing is known: its host is silent, or its agent was not running at that time.
+///
 /// Exit code 0, 1 if nothing was found, 2 for an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   jobglass processes --job 4711
   jobglass processes --user alice --exe 'gmx*' --since 2h
   jobglass processes --job 4711 --failed
-  jobglass processes --host n0042 --since yesterday --until today --json | jq .exe")]
+  jobglass processes --job 4711 --running
+  jobglass processes --host n0042 --since yesterday --json | jq .exe")]
 pub struct ProcessesArgs {
     /// Of this batch job or login session
     #[arg(long, value_name = "ID")]
@@ -181,6 +185,9 @@ pub struct ProcessesArgs {
     /// That ended with an exit code other than 0, or by a signal
     #[arg(long)]
     pub failed: bool,
+    /// That still run
+    #[arg(long, conflicts_with = "failed")]
+    pub running: bool,
     /// On this cluster
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
@@ -201,11 +208,13 @@ pub struct ProcessesArgs {
 
 /// Show what ran in a job, and what it reserved and used
 ///
-/// A program outside any batch job belongs to its login session, which is a job, too.
+/// A program outside any batch job belongs to its login session, which is a job, too. Short programs that the shell and the module system
+/// start on their own are one line, unless they failed; with --all, each has its own.
 /// Exit code 0, 1 if nothing was seen of the job, 2 for an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   jobglass job 4711
+  jobglass job 4711 --all
   jobglass job 4711 --json | jq '.processes[] | select(.exit_code != 0)'
   jobglass job 4711 --json | jq .account.state
   jobglass processes --job 4711 --csv
@@ -218,7 +227,7 @@ pub struct JobArgs {
     /// On this cluster
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
-    /// All libraries, not only those most used
+    /// Each short program that the shell and the module system started, and all libraries
     #[arg(long)]
     pub all: bool,
     /// Only what it reserved and used
@@ -232,12 +241,14 @@ pub struct JobArgs {
 
 /// Show a metric of a job, of its nodes or of its GPUs over time
 ///
-/// The value of a gauge, or the rate of a counter: cores for CPU time, bytes per second for bytes.
+/// The value of a gauge, or the rate of a counter: cores for CPU time, bytes per second for bytes. A terminal gets a plot, with gaps where
+/// nothing is known, and everything else a table. Several nodes or GPUs are their average, with minimum and maximum; --node shows one.
 /// Exit code 0, 1 if nothing was measured, 2 for an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   jobglass series 4711 cpu
-  jobglass series 4711 memory --node n0042 --csv
+  jobglass series 4711 memory --node n0042
+  jobglass series 4711 memory --csv
   jobglass series 4711 card_utilisation
   jobglass series 4711 node_ib_received")]
 pub struct SeriesArgs {
@@ -253,6 +264,12 @@ pub struct SeriesArgs {
     /// On this cluster
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
+    /// A plot, also where the output is no terminal
+    #[arg(long, conflicts_with_all = ["table", "json", "csv"], help_heading = "Output")]
+    pub plot: bool,
+    /// A table, also on a terminal
+    #[arg(long, conflicts_with_all = ["json", "csv"], help_heading = "Output")]
+    pub table: bool,
     #[command(flatten)]
     pub shape: ShapeArgs,
     #[command(flatten)]
@@ -291,7 +308,8 @@ pub struct NodesArgs {
   jobglass rate 4711 1s --sensors cpu,ib
   jobglass rate 4711
   jobglass rate 4711 off
-  jobglass rate $SLURM_JOB_ID --comment \"$SLURM_JOB_COMMENT\"     # in PrologSlurmctld
+  jobglass rate $SLURM_JOB_ID \\
+    --comment \"$SLURM_JOB_COMMENT\"     # in PrologSlurmctld
 
 Groups of sensors: cpu, memory, io, network, ib, gpu, energy, counters.")]
 pub struct RateArgs {
@@ -323,12 +341,13 @@ pub struct RateArgs {
 /// Show the jobs of the cluster live: what each uses of what it reserved
 ///
 /// Batch jobs that were read within the last fifteen minutes and have not ended, by their last readings; a number is as old as the
-/// column READ says, and "2!" there means that two of the job's nodes are late. What is not known is shown as "-".
+/// column READ says, and "2!" there means that two of the job's nodes are late. PROGRAM is the one whose processes use the most CPU.
+/// What is not known is shown as "-": a job has no name and no partition before its batch system is asked (jobglass import slurm).
 /// Without a terminal, or with --once, one table. Exit code 0, 1 if no job runs, 2 for an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Keys:
   c m i g t u   sort by CPU, memory, I/O, GPU, time, user
-  /             show only jobs with this text in job, user or cluster
+  /             show only jobs with this text in job, user, name, partition, program or cluster
   U             show only jobs of this user
   Esc           show all again
   arrows, PgUp, PgDn, Home, End
@@ -617,6 +636,10 @@ pub struct AgentArgs {
     /// File with the token to send with
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// File with an enrollment token: where there is no token to send with, the agent gets one of its own, and keeps it in the spool's
+    /// directory
+    #[arg(long, value_name = "FILE")]
+    pub enroll_token_file: Option<PathBuf>,
     /// Certificates that vouch for the server (PEM) [default: Mozilla's list]
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
@@ -710,7 +733,8 @@ pub enum SpoolCommand {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   jobglass spool read /var/spool/jobglass
-  jobglass spool read /var/spool/jobglass --json | jq 'select(.exit_code != 0) | .exe'
+  jobglass spool read /var/spool/jobglass --json \\
+    | jq 'select(.exit_code != 0) | .exe'
   jobglass spool read /var/spool/jobglass --kind gap --json")]
 pub struct SpoolReadArgs {
     /// Directory of the spool

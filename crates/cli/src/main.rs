@@ -10,6 +10,7 @@ mod ask;
 mod doctor;
 mod generate;
 mod import_command;
+mod plot;
 mod run;
 mod sample;
 mod spool;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
         Command::Searches { command } => ask::searches::run(&command),
         Command::Notes { command } => ask::notes::notes(&command),
         Command::Cases { command } => ask::notes::cases(&command),
-        Command::Series(args) => ask::series(&args),
+        Command::Series(args) => ask::series::series(&args),
         Command::Nodes(args) => ask::nodes(&args),
         Command::Site(args) => ask::site::run(&args),
         Command::Top(args) => top::run(&args),

@@ -18,11 +18,14 @@ pub fn has_colour() -> bool {
 const NAMES: [&str; 4] = ["NAME", "PROGRAM", "JOB ID", "JOB"];
 
 /// What is left out first where a terminal is too narrow, in this order; then the columns on the right.
-const LEAST: [&str; 16] = [
+const LEAST: [&str; 18] = [
+    // Bars, and what else has no title.
+    "",
     "FIRST SEEN",
     "VERSION",
     "WAIT",
     "SUBMIT",
+    "DECIDED",
     "PROJECT",
     "COUNT",
     "PID",
@@ -81,7 +84,7 @@ impl Table {
         let shown = self.shown(&widths, width);
         let line = self.line(&self.header, &shown, &widths, width);
         if colour {
-            writeln!(out, "\x1b[1m{line}\x1b[0m")?
+            writeln!(out, "{}{line}{}", output::BOLD, output::NORMAL)?
         } else {
             writeln!(out, "{line}")?
         }
@@ -94,7 +97,9 @@ impl Table {
             self.header.iter().enumerate().filter(|(at, title)| !shown.contains(at) && !title.is_empty());
         let left_out: Vec<&str> = titles.map(|(_, title)| title.as_str()).collect();
         if !left_out.is_empty() {
-            writeln!(out, "(no room for {}: use a wider terminal, or a pipe)", left_out.join(", "))?;
+            for line in note_of(&left_out, width) {
+                writeln!(out, "{line}")?;
+            }
         }
         Ok(())
     }
@@ -179,6 +184,12 @@ impl Table {
     }
 }
 
+/// What is said of columns for which a terminal has no room, in lines that fit it.
+pub fn note_of(left_out: &[&str], width: Option<usize>) -> Vec<String> {
+    let note = format!("(no room for {}: use a wider terminal, or a pipe)", left_out.join(", "));
+    wrapped(&note, width.unwrap_or(usize::MAX))
+}
+
 /// A text in lines of this width, broken between words.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -237,7 +248,7 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         assert_eq!(print(None), "NAME    RUNS  PATH\na          7  /x/y [31m\nlonger  1234  /z\n");
-        let narrow = "NAME    PATH\na       /x/y [3…\nlonger  /z\n(no room for RUNS: use a wider terminal, or a pipe)\n";
+        let narrow = "NAME    PATH\na       /x/y [3…\nlonger  /z\n(no room for\nRUNS: use a\nwider terminal,\nor a pipe)\n";
         assert_eq!(print(Some(16)), narrow);
         assert_eq!(print(Some(80)), print(None));
     }
@@ -260,9 +271,10 @@ mod tests {
             (20, "USER, PROJECT, STATE, SUBMIT, WAIT, CORES"),
         ] {
             let text = print(Some(width));
-            assert!(text.contains(&format!("(no room for {left_out}:")), "{width}: {text}");
+            let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(said.contains(&format!("(no room for {left_out}:")), "{width}: {text}");
             let lines: Vec<&str> = text.lines().collect();
-            assert!(lines[..2].iter().all(|line| length(line) <= width), "{text}");
+            assert!(lines.iter().all(|line| length(line) <= width), "{text}");
             assert!(lines[0].starts_with("JOB ID") && lines[0].ends_with("NAME"), "{text}");
         }
     }

@@ -299,6 +299,78 @@ fn a_root_that_is_a_trap_stops_nobody() {
     assert_eq!(end(&tree(&rows, outside)[0]), "exit 3");
 }
 
+/// A container with a root of its own, whose runtime tells nothing in the environment.
+fn contained(root: &Path, mark: &str, program: &[&str]) -> Command {
+    let copy = root.join("survive");
+    fs::create_dir_all(root.join("run")).unwrap();
+    if !copy.exists() {
+        fs::copy(&*SURVIVE_STATIC, &copy).unwrap();
+    }
+    match mark {
+        ".singularity.d" => fs::create_dir_all(root.join(mark)).unwrap(),
+        _ => fs::write(root.join(mark), "").unwrap(),
+    }
+    let mut command = Command::new("bwrap");
+    command.arg("--bind").arg(root).args(["/", "/survive"]).args(program).env_clear().stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn containers_are_recognized_by_the_files_in_their_root() {
+    if !is_root("containers_are_recognized_by_the_files_in_their_root") {
+        return;
+    }
+    let node = Node::start();
+    let marks = [(".singularity.d", "apptainer"), ("run/.containerenv", "podman"), (".dockerenv", "docker")];
+    let mut runs = Vec::new();
+    for (mark, kind) in marks {
+        let root = node.dir.path().join(kind);
+        let held = node.run_until_seen(&mut contained(&root, mark, &["until_eof"]));
+        // What a program starts there is in it as well, however short it is. A first program that ends before the agent has
+        // opened its root is in no known container: nothing can be proven of that, since it depends on who is faster.
+        let children = node.run_until_seen(&mut contained(&root, mark, &["after_eof", "/survive", "exit3"]));
+        runs.push((kind, held, children));
+    }
+    let rows = node.stop();
+    let inside =
+        |pid| -> Vec<Row> { tree(&rows, pid).into_iter().filter(|row| row["exe"] == "/survive").collect() };
+    for (kind, held, children) in runs {
+        let kinds = |pid| inside(pid).iter().map(|row| row["container"]["kind"].clone()).collect::<Vec<_>>();
+        assert_eq!(kinds(held), [kind], "{held}");
+        assert_eq!(kinds(children), [kind; 2], "{:#?}", inside(children));
+    }
+}
+
+#[test]
+fn a_namespace_whose_number_comes_again_is_another_one() {
+    if !is_root("a_namespace_whose_number_comes_again_is_another_one") {
+        return;
+    }
+    let node = Node::start();
+    let own = SURVIVE.display().to_string();
+    let number = node.dir.path().join("number");
+    let mut numbers = Vec::new();
+    let mut runs = Vec::new();
+    for is_container in [true, false, true, false] {
+        let mark = if is_container { "touch /run/.containerenv" } else { "true" };
+        let script = format!(
+            "readlink /proc/self/ns/mnt > {}; mount -t tmpfs t /run && {mark} && exec {own} until_eof",
+            number.display()
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &script]).env_clear().env("PATH", "/usr/bin:/bin");
+        runs.push((is_container, node.run_until_seen(&mut command)));
+        numbers.push(fs::read(&number).unwrap());
+    }
+    eprintln!("{numbers:?}");
+    let rows = node.stop();
+    for (is_container, pid) in runs {
+        let row = tree(&rows, pid).into_iter().find(|row| row["exe"] == own).unwrap();
+        let expected = if is_container { Row::from("podman") } else { Row::Null };
+        assert_eq!(row["container"]["kind"], expected, "{row:#}");
+    }
+}
+
 /// Each subscription to the kernel's events is answered with an event of its own, which all subscribers get.
 #[test]
 fn another_subscriber_makes_no_gap() {
@@ -327,6 +399,22 @@ fn what_is_recorded_is_not_for_everybody() {
         let path = file.unwrap().path();
         assert_eq!(mode(&path) & 0o007, 0, "{}", path.display());
     }
+}
+
+/// Users are told what is recorded about them.
+#[test]
+fn every_field_of_a_record_is_documented() {
+    let document = fs::read(root().join("docs/what-is-collected.md")).unwrap();
+    let document = String::from_utf8(document).unwrap();
+    let mut node = Node::start();
+    must(&mut node.command("/bin/true"));
+    node.catch_up();
+    node.stop_agent();
+    let rows = node.rows("image");
+    let fields = rows.first().and_then(|row| row.as_object()).unwrap().keys();
+    let missing: Vec<&String> =
+        fields.filter(|field| *field != "kind" && !document.contains(&format!("`{field}`"))).collect();
+    assert_eq!(missing, Vec::<&String>::new());
 }
 
 /// As an ordinary user: what the guests say is there, what cannot be seen is null and stated.

@@ -13,10 +13,12 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use batches::{HOST, batch, entry, image, stream};
+use batches::{HOST, SECOND, batch, entry, image, stream};
 use common::{Row, jobglass, new_dir, parse};
 use record::batch::MEDIA_TYPE;
-use record::entry::{EndedBy, Entry, Image};
+use record::entry::{EndedBy, Entry, Image, Used};
+use record::metric::id;
+use record::reading::{JobReading, Reading, Reserved, Values};
 use server::{Server, jobglass_server};
 
 /// Jobs of two users in the shape of sacct.
@@ -385,10 +387,10 @@ fn tables_fit_the_terminal_and_keep_the_name() {
     for columns in [120, 80, 40] {
         let lines = on_terminal(&server, columns, &["jobs", "--all-time"]);
         let all = lines.join("\n");
-        assert!(lines[..3].iter().all(|line| line.chars().count() <= columns), "{columns}: {all}");
+        assert!(lines.iter().all(|line| line.chars().count() <= columns), "{columns}: {all}");
         assert!(lines[0].starts_with("JOB ID") && lines[0].ends_with("NAME"), "{columns}: {all}");
         assert!(lines[2].ends_with("fold") && lines[3].starts_with("(no room for "), "{columns}: {all}");
-        assert!(lines[3].contains("WAIT") && !lines[0].contains("WAIT"), "{columns}: {all}");
+        assert!(lines[3..].join(" ").contains("WAIT") && !lines[0].contains("WAIT"), "{columns}: {all}");
     }
 }
 
@@ -458,6 +460,142 @@ fn failed_processes_are_found() {
     let found: Vec<&str> = rows.iter().map(|row| row["exe"].as_str().unwrap()).collect();
     assert_eq!(found, ["/bin/failed", "/bin/killed"]);
     assert_eq!(parse(&tell(&server, &["processes", "--host", "n?", "--failed", "--json"])).len(), 2);
+}
+
+/// A program of job 17 below another one, which took a second and next to no CPU time.
+fn below(parent: u32, pid: u32, exe: &str) -> Image {
+    let used = Used { user_ns: Some(1000), system_ns: Some(1000), ..Used::default() };
+    Image { ppid: Some(parent), used, ..image(pid, exe) }
+}
+
+#[test]
+fn short_programs_of_the_shell_are_one_line_and_the_user_of_the_job_is_named() {
+    let dir = new_dir();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    let long = |image: Image| Image { end: image.end.map(|end| end + 100 * SECOND), ..image };
+    let prolog = Image { uid: Some(0), user: Some("root".into()), ..below(1, 9, "/etc/slurm/prolog") };
+    let failed = Image { exit_code: Some(1), ..below(10, 13, "/usr/bin/tty") };
+    let sed = Image { count: 30, ..below(10, 12, "/usr/bin/sed") };
+    let all = [
+        prolog,
+        long(below(1, 10, "/usr/bin/bash")),
+        below(10, 11, "/usr/bin/uname"),
+        sed,
+        failed,
+        long(below(10, 14, "/usr/bin/sort")),
+        long(below(10, 15, "/home/alice/solver")),
+        below(10, 16, "/usr/bin/tput"),
+        below(10, 17, "/home/alice/bin/ls"),
+    ];
+    bring(&server, &all.map(entry));
+    let shown = |arguments: &[&str]| text(&tell(&server, &[&["job", "17"], arguments].concat()).stdout);
+    let tree = shown(&[]);
+    assert!(tree.contains("├─ + 32 short system programs of the shell and module system"), "{tree}");
+    for kept in
+        ["/usr/bin/tty", "/usr/bin/sort", "/home/alice/solver", "/home/alice/bin/ls", "/etc/slurm/prolog"]
+    {
+        assert!(tree.contains(kept), "{kept}: {tree}");
+    }
+    for folded in ["uname", "sed", "tput"] {
+        assert!(!tree.contains(folded), "{folded}: {tree}");
+        assert!(shown(&["--all"]).contains(folded), "{folded}");
+    }
+    assert!(tree.contains("User      alice\n") && !tree.contains("root"), "{tree}");
+    let whole = &parse(&tell(&server, &["job", "17", "--json"]))[0];
+    assert_eq!(whole["processes"].as_array().map(Vec::len), Some(9));
+    assert_eq!(whole["users"], serde_json::json!(["alice", "root"]));
+}
+
+/// Samples of a job on two nodes every minute for an hour, of which a quarter is missing.
+fn bring_series(server: &Server) {
+    let start = 1_800_000_000 * SECOND;
+    let reading = |minute: u64| {
+        let time = start + minute * 60 * SECOND;
+        let job = |node: &str, cores: u64| {
+            let mut values = Values::default();
+            values.put(id::CPU, Some(minute * 60 * SECOND * cores));
+            values.put(id::MEMORY, Some(minute << 26));
+            JobReading {
+                job: Some("17".into()),
+                node: Some(node.into()),
+                user: Some("alice".into()),
+                start,
+                end: (minute == 60).then_some(time),
+                every: 60 * SECOND,
+                values,
+                reserved: Some(Reserved { cpus: Some(4), memory: Some(8 << 30), gpus: None }),
+                ..JobReading::default()
+            }
+        };
+        let jobs = if (20..35).contains(&minute) { vec![] } else { vec![job("a1", 1), job("a2", 3)] };
+        Entry::Reading(Box::new(Reading { time, host: HOST.into(), jobs, ..Reading::default() }))
+    };
+    bring(server, &(1..=60).map(reading).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_series_is_plotted_on_a_terminal_and_a_table_elsewhere() {
+    let dir = new_dir();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    bring_series(&server);
+    let series = |metric: &str, arguments: &[&str], locale: &str| {
+        let mut command = server.ask(&[&["series", "17", metric], arguments].concat());
+        let output = command.env("LC_ALL", locale).env("TZ", "UTC").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    // Pipes get what they got before.
+    assert!(series("cpu", &[], "C.UTF-8").starts_with("NODE "));
+    assert_eq!(series("cpu", &[], "C"), series("cpu", &["--table"], "C"));
+    let plot = series("cpu", &["--plot"], "C.UTF-8");
+    assert!(plot.starts_with("cpu (cores) of job 17, on 2 nodes\n"), "{plot}");
+    assert!(plot.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)), "{plot}");
+    assert!(
+        plot.contains("2027-01-15 08:00:00 to 2027-01-15 09:00:00 UTC\nLine: average. Dots: min"),
+        "{plot}"
+    );
+    let one = series("cpu", &["--plot", "--node", "a2"], "C");
+    assert!(one.is_ascii() && one.starts_with("cpu (cores) of job 17, on a2\n"), "{one}");
+    assert!(one.lines().any(|line| line.starts_with("3 +****")), "{one}");
+    assert!(one.lines().all(|line| line.chars().count() <= 80), "{one}");
+    for time in ["08:15", "08:30", "08:45"] {
+        assert!(one.contains(time), "{time}: {one}");
+    }
+    // A counter is known over the time that was missed, a level is not.
+    let gap = |plot: &str| {
+        let columns =
+            plot.lines().skip(1).take(12).map(|line| line.chars().skip(46).take(2).collect::<String>());
+        columns.collect::<String>().trim().is_empty()
+    };
+    let memory = series("memory", &["--plot", "--node", "a1"], "C");
+    assert!(gap(&memory) && !gap(&one), "{memory}{one}");
+    assert!(memory.contains("2048M +") && memory.contains("0K +"), "{memory}");
+    let output = server.ask(&["series", "17", "cpu", "--plot", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    // On a terminal without being asked, and as wide as that is.
+    for columns in [60, 100] {
+        let lines = on_terminal(&server, columns, &["series", "17", "cpu"]);
+        let widths: Vec<usize> = lines.iter().map(|line| line.chars().count()).collect();
+        assert!(lines.len() > 12 && widths.iter().all(|width| *width <= columns), "{lines:#?}");
+        assert!(widths.iter().any(|width| *width + 6 > columns), "{lines:#?}");
+    }
+    assert!(on_terminal(&server, 80, &["series", "17", "cpu", "--table"])[0].starts_with("NODE"));
+}
+
+#[test]
+fn a_sparkline_says_what_it_is_scaled_to() {
+    let dir = new_dir();
+    let server = Server::start(dir.path().to_owned(), None);
+    server.wait_ready();
+    bring_series(&server);
+    let shown = text(&tell(&server, &["job", "17", "--resources"]).stdout);
+    let line = |title: &str| shown.lines().find(|line| line.starts_with(title)).unwrap().to_owned();
+    // Four of eight cores, and at last half of the memory, with a gap where nothing was heard.
+    assert!(line("CPU").contains("0 to 8 cores  ▅") && line("CPU").ends_with('▅'), "{shown}");
+    assert!(line("Memory").contains("  0 to 16G  ") && line("Memory").ends_with('▄'), "{shown}");
+    assert!(line("Memory").contains("▂    "), "{shown}");
 }
 
 #[test]
@@ -629,6 +767,55 @@ fn wait_for_tag(server: &Server) {
         let row = &jobs(server, &["--job", "7", "--fmt", "tags"])[0];
         row["tags"].as_str().is_some_and(|tags| tags.contains("job_status COMPLETED"))
     });
+}
+
+#[test]
+fn tags_are_listed_by_the_hours_of_recent_jobs_or_of_all() {
+    let dir = new_dir();
+    let server = start(dir.path());
+    let log = dir.path().join("more.txt");
+    let header =
+        "JobID|Cluster|User|Partition|Submit|Start|End|Elapsed|State|NNodes|NCPUS|NodeList|AllocTRES\n";
+    let old = "9|tiny|ann|gpu|2026-01-03T10:00:00|2026-01-03T10:00:00|2026-01-03T20:00:00|10:00:00|COMPLETED|1|1|n0003|cpu=1,gres/gpu=4\n";
+    let hour = |ago: i64| {
+        let time = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(ago);
+        time.strftime("%FT%T").to_string()
+    };
+    let recent =
+        format!("10|tiny|ann|main|{0}|{0}|{1}|01:00:00|COMPLETED|1|2|n0003|cpu=2\n", hour(3), hour(2));
+    fs::write(&log, format!("{header}{old}{recent}")).unwrap();
+    tell(&server, &["import", "slurm", "--time-zone", "UTC", "--file", log.to_str().unwrap()]);
+    tell(&server, &["tags", "set", "9", "job_accel GPU"]);
+    let list = |arguments: &[&str]| parse(&tell(&server, &[&["tags", "list", "--json"], arguments].concat()));
+    common::wait_until("all jobs to be judged", || list(&["--all-time"])[0]["judged_jobs"] == 4);
+    let of = |rows: &[Row], tag: &str| -> (u64, f64) {
+        let row = rows.iter().find(|row| row["tag"] == tag).unwrap();
+        (row["jobs"].as_u64().unwrap(), row["core_hours"].as_f64().unwrap())
+    };
+    for (arguments, single) in [
+        (&[][..], (1, 2.0)),
+        (&["--since", "2026-01-02", "--until", "2026-01-04"], (2, 10.0 + 4.0 / 6.0)),
+        (&["--all-time"], (3, 12.0 + 4.0 / 6.0)),
+        (&["--until", "2000-01-01"], (0, 0.0)),
+    ] {
+        let found = of(&list(arguments), "job_nnodes SINGLE");
+        assert!(found.0 == single.0 && (found.1 - single.1).abs() < 1e-6, "{arguments:?}: {found:?}");
+    }
+    // Those that jobs have come first, by GPU hours where they are about GPUs.
+    let rows = list(&["--all-time"]);
+    let hours = |row: &Row| {
+        let column = if row["group"] == "accelerators" { "gpu_hours" } else { "core_hours" };
+        row[column].as_f64().unwrap()
+    };
+    let (with, without): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row["jobs"] != 0);
+    assert!(rows[..with.len()].iter().eq(with.iter().copied()) && !without.is_empty(), "{rows:?}");
+    assert!(with.windows(2).all(|pair| hours(pair[0]) >= hours(pair[1])), "{with:?}");
+    assert_eq!((&with[0]["tag"], hours(with[0])), (&"job_accel GPU".into(), 40.0));
+    let table = text(&tell(&server, &["tags", "list", "--all-time"]).stdout);
+    assert!(table.lines().nth(1).is_some_and(|line| line.contains("40.0 GPU-h")), "{table}");
+    // Of a time without jobs, nobody knows what rules could decide.
+    let none = tell(&server, &["tags", "list", "--until", "2000-01-01"]);
+    assert!(!text(&none.stdout).contains('%'), "{}", text(&none.stdout));
 }
 
 #[test]

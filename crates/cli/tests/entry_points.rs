@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -300,6 +301,101 @@ impl Yes {
     }
 }
 
+/// A request as Telegraf sends it: gzip of a length that it does not know beforehand.
+fn telegraf(port: u16, target: &str, authorization: &str, body: &str) -> String {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packer.write_all(body.as_bytes()).unwrap();
+    let packed = packer.finish().unwrap();
+    let mut request = format!(
+        "POST {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: Telegraf/1.33.0 Go/1.23.3\r\n\
+         Transfer-Encoding: chunked\r\nAuthorization: {authorization}\r\nContent-Encoding: gzip\r\n\
+         Content-Type: text/plain; charset=utf-8\r\nAccept-Encoding: gzip\r\n\r\n"
+    )
+    .into_bytes();
+    for piece in packed.chunks(100) {
+        request.extend(format!("{:x}\r\n", piece.len()).as_bytes());
+        request.extend(piece);
+        request.extend(b"\r\n");
+    }
+    request.extend(b"0\r\n\r\n");
+    wait_until("the importer to listen", || connect(HERE, port).is_ok());
+    let mut stream = connect(HERE, port).unwrap();
+    stream.write_all(&request).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+/// What its plugins tell of a node of two cores in one round, with counters that grow with `more`.
+fn round_of_telegraf(time: &str, more: u64) -> String {
+    let lines = [
+        "system,host=n1 load1=1.5,load5=1.25,load15=1,n_cpus=2i,n_users=3i,n_unique_users=1i".to_owned(),
+        "system,host=n1 uptime=86400i".to_owned(),
+        "system,host=n1 uptime_format=\"1 day,  0:00\"".to_owned(),
+        "cpu,core_id=0,cpu=cpu0,host=n1,physical_id=0 usage_user=90,usage_system=5,usage_idle=5".to_owned(),
+        "cpu,core_id=1,cpu=cpu1,host=n1,physical_id=0 usage_user=10,usage_system=5,usage_idle=85".to_owned(),
+        "cpu,cpu=cpu-total,host=n1 usage_user=50,usage_system=5,usage_idle=45,usage_guest=0".to_owned(),
+        "cpu,cpu=cpu-total,host=n1 time_user=627125.08,time_system=158162.17".to_owned(),
+        "mem,host=n1 total=16u,available=8u,available_percent=50,huge_page_size=2097152i,swap_free=1i".to_owned(),
+        format!("diskio,host=n1,name=nvme0n1,serial=S4\\ 5\\,6 read_bytes={}i,write_bytes={}i,io_time=7i", 1000 + 10 * more, 20 * more),
+        format!("diskio,host=n1,name=nvme0n1p1 read_bytes={}i", 10 * more),
+        format!("net,host=n1,interface=eth0 bytes_recv={}i,bytes_sent=0i,speed=-1i", 30 * more),
+        "net,host=n1,interface=all icmp_inmsgs=4i,tcp_rtoalgorithm=1i".to_owned(),
+        format!("infiniband,device=mlx5_0,host=n1,port=1 port_rcv_data={}i,VL15_dropped=0i", 40 * more),
+        "infiniband,device=mlx5_0,host=n1,port=1 rx_read_requests=6000i,lifespan=10i".to_owned(),
+        format!("lustre2,host=n1,name=scratch-ffff9f3c4d2c1000 read_bytes={}i,read_calls=1i", 50 * more),
+        "nvidia_smi,arch=Ampere,compute_mode=Default,host=n1,index=0,name=NVIDIA\\ A100\\ 80GB,pstate=P0,uuid=GPU-1 \
+         driver_version=\"550.54\",fan_speed=0i,memory_used=1024i,utilization_gpu=97i,display_active=f".to_owned(),
+    ];
+    lines.map(|line| format!("{line} {time}\n")).concat()
+}
+
+#[test]
+fn what_telegraf_posts_over_gzip_is_sent_on_by_either_version_of_its_output() {
+    for (target, authorization, unit) in [
+        ("/write?consistency=any&db=telegraf", "Token secret", "000000000"),
+        ("/write?db=telegraf&precision=s&rp=autogen", "Bearer secret", ""),
+        ("/api/v2/write?bucket=telegraf&org=hpc", "Token secret", "000000000"),
+        ("/api/v2/write?bucket=telegraf&org=hpc&precision=ms", "Token secret", "000"),
+    ] {
+        let (server, port) = (Yes::start(), free_port());
+        let url = format!("http://{}", server.address);
+        let importer = Importer::start(&[
+            "influx",
+            "--http",
+            &port.to_string(),
+            "--http-token-file",
+            "TOKEN",
+            "--server",
+            &url,
+        ]);
+        for (time, more) in [("1700000000", 0), ("1700000010", 100), ("1700000020", 200)] {
+            let body = round_of_telegraf(&format!("{time}{unit}"), more);
+            assert_eq!(status(&telegraf(port, target, authorization, &body)), "204", "{target}");
+        }
+        let said = importer.stop();
+        let mut last: BTreeMap<String, f64> = BTreeMap::new();
+        for (name, values) in server.series() {
+            last.extend(values.last().map(|value| (name, *value)));
+        }
+        for (name, expected) in [
+            ("node_load", 150.0),
+            ("node_cpu_user", 1.0),
+            ("node_memory_total", 16.0),
+            ("node_memory_available", 8.0),
+            ("node_disk_read", 100.0),
+            ("node_disk_write", 200.0),
+            ("node_net_received", 300.0),
+            ("node_ib_received", 1600.0),
+            ("node_lustre_read", 500.0),
+            ("acc_utilization", 97.0),
+            ("gpu_memory_used", 1073741824.0),
+        ] {
+            assert_eq!(last.get(name), Some(&expected), "{target}: {name} of {last:?}\n{said}");
+        }
+    }
+}
+
 /// The parts of a node's memory are a round that ends with the next one, which never comes.
 #[test]
 fn what_was_put_together_is_sent_when_the_importer_is_stopped() {
@@ -351,6 +447,44 @@ fn the_units_of_agent_and_server_share_no_directory() {
         assert!(!text.contains("/run/jobglass/login"), "{document}");
     }
     assert!(text_of(&root().join("docs/server.md")).contains(socket));
+}
+
+/// All files below a directory, or the file itself.
+fn files_below(path: &Path) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return vec![path.to_owned()];
+    }
+    let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| files_below(&path)).collect()
+}
+
+/// Whoever follows an example opens a socket or a file there; where everybody may write, somebody else may have been first.
+#[test]
+fn no_example_names_a_place_where_everybody_may_write() {
+    let generated = tempfile::tempdir().unwrap();
+    assert!(Command::new(jobglass()).arg("generate").arg(generated.path()).status().unwrap().success());
+    let ours = ["README.md", "packaging", "docs", "crates/server/src"].map(|path| root().join(path));
+    let files: Vec<PathBuf> =
+        ours.iter().map(PathBuf::as_path).chain([generated.path()]).flat_map(files_below).collect();
+    // What was run and why it was decided is no example; these lines say why such a place is a bad one.
+    let are_read_only = |path: &Path| {
+        ["docs/evidence", "docs/decisions"].iter().any(|dir| path.starts_with(root().join(dir)))
+    };
+    let warnings = [
+        "at a path in a directory that others can write to (`JOBGLASS_SOCKET=/tmp/…`)",
+        "belongs in a directory of their own, not in `/tmp`",
+        "programs in /tmp are seen under the paths that jobs use",
+    ];
+    let mut read = 0;
+    for path in files.iter().filter(|path| !are_read_only(path)) {
+        for (number, line) in text_of(path).lines().enumerate() {
+            let names_one = ["/tmp", "/dev/shm"].iter().any(|place| line.contains(place));
+            let is_warning = warnings.iter().any(|warning| line.contains(warning));
+            assert!(!names_one || is_warning, "{}:{}: {line}", path.display(), number + 1);
+        }
+        read += 1;
+    }
+    assert!(read > 30, "only {read} files");
 }
 
 fn text_of(path: &Path) -> String {

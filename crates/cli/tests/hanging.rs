@@ -90,7 +90,7 @@ fn a_file_system_that_does_not_answer_stops_only_who_asks_it() {
     node.stop_agent();
     let mut hung = HangFs::mount(node.dir.path());
     // One runs from it, one waits for a page of it while another of its threads changes its mappings, one has it as its
-    // directory.
+    // directory, and one as its root, with mounts of its own.
     let mut touch = Command::new(program("touch_map", "cc", "touch_map.c", &["-pthread"]))
         .arg(hung.program())
         .arg(&hung.stop)
@@ -100,7 +100,14 @@ fn a_file_system_that_does_not_answer_stops_only_who_asks_it() {
     assert_eq!(first_line(&mut touch), "mapped");
     let from_it = Command::new(hung.program()).arg("infinity").spawn().unwrap();
     let in_it = Command::new("sleep").arg("infinity").current_dir(&hung.dir).spawn().unwrap();
-    hung.users = vec![touch, from_it, in_it];
+    let mut below_it = Command::new("unshare")
+        .args(["-m", "perl", "-e", "chroot $ARGV[0] or die; $| = 1; print qq(below\\n); sleep"])
+        .arg(&hung.dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(first_line(&mut below_it), "below");
+    hung.users = vec![touch, from_it, in_it, below_it];
     hung.stop_answering();
     node.start_agent();
     wait_until("a thread that waits for it", || !waiting(&node).is_empty());
@@ -129,5 +136,43 @@ fn a_file_system_that_does_not_answer_stops_only_who_asks_it() {
     node.stop_agent();
     let health = node.rows("health").pop().unwrap();
     let said = health["blind"].to_string();
-    assert!(said.contains("files has been waiting for") && said.contains("hung/program"), "{said}");
+    // One thing is done at a time for each user: whichever of these came first.
+    let is_named = said.contains("hung/program") || said.contains("the root of process");
+    assert!(said.contains("files has been waiting for") && is_named, "{said}");
+}
+
+#[test]
+fn a_process_that_keeps_its_memory_locked_stops_nobody_else() {
+    if !is_root("a_process_that_keeps_its_memory_locked_stops_nobody_else") {
+        return;
+    }
+    let mut node = Node::configured("");
+    node.stop_agent();
+    let mut hung = HangFs::mount(node.dir.path());
+    let mut hold = Command::new(program("hold_map", "cc", "hold_map.c", &[]))
+        .arg(hung.program())
+        .arg(&hung.stop)
+        .uid(65534)
+        .gid(65534)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(first_line(&mut hold), "open");
+    let wchan = format!("/proc/{}/wchan", hold.id());
+    hung.users = vec![hold];
+    hung.stop_answering();
+    let waits_in = || String::from_utf8_lossy(&fs::read(&wchan).unwrap_or_default()).into_owned();
+    wait_until("it to keep its memory locked", || waits_in().contains("folio"));
+    node.start_agent();
+    let program = node.dir.path().join("program");
+    install(Path::new("/bin/echo"), &program, "755");
+    // One may be gone before anybody can look at it.
+    wait_until("the arguments of another user's program", || {
+        let mut command = node.command(&program);
+        must(command.arg("with arguments").env_remove("LD_PRELOAD").uid(12345).gid(12345));
+        node.rows("image").iter().any(|image| image["argv"][1] == "with arguments")
+    });
+    node.stop_agent();
+    let counters = node.rows("health").pop().unwrap()["counters"].clone();
+    assert!(counters["processes_unread"].as_u64().is_some_and(|count| count > 0), "{counters}");
 }

@@ -98,6 +98,43 @@ fn run_adds_to_asan_options_what_the_user_has_not_set() {
     }
 }
 
+/// A program whose plugin only its own RUNPATH finds, and a library that stands between the program and `dlopen`: the loader takes that
+/// library for the caller.
+fn with_plugin(dir: &Path) -> (PathBuf, PathBuf) {
+    let (host, between) = (dir.join("host"), dir.join("between.so"));
+    fs::create_dir_all(dir.join("plugins")).unwrap();
+    let compile = |to: &Path, text: &str, options: &[&str]| {
+        let source = to.with_extension("c");
+        fs::write(&source, text).unwrap();
+        must(Command::new("gcc").args(["-O0", "-o"]).arg(to).arg(&source).args(options).arg("-ldl"));
+    };
+    compile(&dir.join("plugins/libplugin_of_host.so"), "int plugin;", &["-shared", "-fPIC"]);
+    compile(
+        &host,
+        "#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n    puts(dlopen(\"libplugin_of_host.so\", RTLD_NOW) ? \"found\" : dlerror());\n    return 0;\n}\n",
+        &["-Wl,--enable-new-dtags,-rpath,$ORIGIN/plugins"],
+    );
+    compile(
+        &between,
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\nvoid *dlopen(const char *name, int flags) {\n    void *(*next)(const char *, int) = dlsym(RTLD_NEXT, \"dlopen\");\n    void *found = next(name, flags);\n    return found;\n}\n",
+        &["-shared", "-fPIC"],
+    );
+    (host, between)
+}
+
+#[test]
+fn a_plugin_on_the_run_path_of_a_program_is_found_with_the_library() {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, between) = with_plugin(dir.path());
+    assert_eq!(must(&mut bare(&host)), "found\n");
+    assert_eq!(must(bare(&host).env("LD_PRELOAD", guest())), "found\n");
+    let node = Node::start();
+    assert_eq!(must(&mut run(&node, &host)), "found\n");
+    // The loader does look at who calls it.
+    let said = must(bare(&host).env("LD_PRELOAD", &between));
+    assert!(said.contains("cannot open shared object file"), "{said}");
+}
+
 /// Both modulefiles, in a tree of their own with the library's place filled in.
 fn modulefiles(dir: &Path) -> Vec<(&'static str, PathBuf)> {
     let library = guest();

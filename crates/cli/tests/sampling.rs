@@ -216,6 +216,36 @@ impl Drop for Unmounted {
     }
 }
 
+/// Neither has a control group or a step daemon that announces it.
+#[test]
+fn young_sessions_and_jobs_that_only_the_environment_names_are_read_often() {
+    if !is_root("young_sessions_and_jobs_that_only_the_environment_names_are_read_often") {
+        return;
+    }
+    let node = Node::configured(
+        "[sampling]\nevery_seconds = 3600.0\nfirst_seconds = 600.0\nfirst_every_seconds = 1.0\n",
+    );
+    let consume = Consume::start(&node, &["memory=1"]);
+    // Of one its own preload library tells, of the other only `/proc`.
+    let mut with_library = node.command("sleep");
+    let mut without = Command::new("sleep");
+    let children = [(&mut with_library, "4711"), (&mut without, "4712")]
+        .map(|(command, id)| Killed(command.arg("infinity").env("SLURM_JOB_ID", id).spawn().unwrap()));
+    let of_job = |rows: &[Row], id: &str| -> Vec<Row> {
+        let jobs = rows.iter().flat_map(|row| row["jobs"].as_array().unwrap().clone());
+        jobs.filter(|job| job["job"] == id).collect()
+    };
+    let rows = node.wait_for_rows("reading", "five readings of the session and of each job", |rows| {
+        let jobs = ["4711", "4712"].map(|id| of_job(rows, id).len());
+        jobs.into_iter().chain([readings_of(rows).len()]).all(|readings| readings >= 5)
+    });
+    for reading in readings_of(&rows).iter().chain(&of_job(&rows, "4711")).chain(&of_job(&rows, "4712")) {
+        assert_eq!(reading["every_seconds"], 1.0, "{reading:#}");
+    }
+    drop(children);
+    consume.end();
+}
+
 /// When a job was read, in seconds since 1970.
 fn times(rows: &[Row], job: &Job) -> Vec<f64> {
     let has_job = |row: &&Row| row["jobs"].as_array().unwrap().iter().any(|one| one["job"] == job.id);

@@ -334,6 +334,12 @@ fn behind_a_private_network_the_kernel_still_tells() {
     assert_eq!(late[0]["path"], library.display().to_string());
 }
 
+/// The paths of the objects that a program has loaded later.
+fn late_paths(row: &Row) -> Vec<String> {
+    let late = row["late_objects"].as_array().into_iter().flatten();
+    late.map(|object| object["path"].as_str().unwrap().to_owned()).collect()
+}
+
 #[test]
 fn objects_loaded_later_are_told_at_the_end() {
     if !is_root("objects_loaded_later_are_told_at_the_end") {
@@ -346,17 +352,65 @@ fn objects_loaded_later_are_told_at_the_end() {
     let expected = [(OWN, "exec", "exit 0", true)];
     let late = case(&node, "late", &arguments("late"), &expected);
     let close = case(&node, "closed again", &["late_close", &libraries[0]], &expected);
+    let killed = case(&node, "killed", &arguments("late_killed"), &[(OWN, "exec", "signal 9", true)]);
+    let quick = case(&node, "_exit", &arguments("late__exit"), &expected);
     let none = case(&node, "none", &["return"], &expected);
-    let rows = run(node, vec![late, close, none]);
+    let rows = run(node, vec![late, close, killed, quick, none]);
+    for name in ["killed", "_exit", "late"] {
+        assert_eq!(late_paths(&rows(name)[0]), libraries, "{name}");
+    }
     let late = &rows("late")[0]["late_objects"];
-    let paths: Vec<&str> =
-        late.as_array().unwrap().iter().map(|object| object["path"].as_str().unwrap()).collect();
-    assert_eq!(paths, libraries);
     assert!(late.as_array().unwrap().iter().all(|object| object["build_id"].is_string()), "{late}");
     let closed = &rows("closed again")[0];
     assert_eq!(closed["late_objects"][0]["path"], libraries[0], "the kernel has told of it: {closed}");
     assert_eq!(closed["objects_cut"], 0);
     assert!(rows("none")[0]["late_objects"].is_null());
+}
+
+/// Without the right to the kernel's records of mapped files, there is still what programs say at their end, and `/proc`.
+#[test]
+fn without_records_of_mapped_files_programs_tell_objects_loaded_later() {
+    let test = "without_records_of_mapped_files_programs_tell_objects_loaded_later";
+    if !is_root(test) {
+        return;
+    }
+    let mut node = Node::prepared("");
+    node.launcher = ["setpriv", "--bounding-set", "-perfmon,-sys_admin"].map(str::to_owned).into();
+    node.start_agent();
+    assert!(node.log().contains("no mapped files from the kernel"), "{}", node.log());
+    let libraries = [1, 2].map(|n| MANY.join(format!("libmany_{n}.so")).display().to_string());
+    let expected = [(OWN, "exec", "exit 0", true)];
+    let late = case(&node, "late", &["late", &libraries[0], &libraries[1]], &expected);
+    let rows = run(node, vec![late]);
+    let mut paths = late_paths(&rows("late")[0]);
+    paths.sort();
+    assert_eq!(paths, libraries);
+}
+
+/// The kernel's rings are read in time or not at all.
+#[test]
+fn lost_records_of_mapped_files_are_a_gap_of_their_number() {
+    if !is_root("lost_records_of_mapped_files_are_a_gap_of_their_number") {
+        return;
+    }
+    let mut node = Node::start();
+    let own = SURVIVE.display().to_string();
+    node.signal("STOP");
+    must(node.command(&own).args(["remap", own.as_str(), "20000"]));
+    node.signal("CONT");
+    // The kernel says what it has dropped with the next record of the same processor.
+    let processors = std::thread::available_parallelism().unwrap().get();
+    for processor in 0..processors {
+        must(Command::new("taskset").args(["-c", processor.to_string().as_str(), "true"]));
+    }
+    let is_it = |gap: &&Row| gap["reason"] == "mappings_lost";
+    node.wait_for_rows("gap", "the gap", |gaps| gaps.iter().any(|gap| is_it(&gap)));
+    node.stop_agent();
+    let gaps = node.rows("gap");
+    let lost: u64 = gaps.iter().filter(is_it).map(|gap| gap["events"].as_u64().unwrap()).sum();
+    let health = node.rows("health").pop().unwrap();
+    assert!(lost > 1000, "{gaps:?}");
+    assert_eq!(health["counters"]["mappings_lost"], lost);
 }
 
 /// The kernel charges the CPU time of all images of a process to its last one.

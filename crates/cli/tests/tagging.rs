@@ -8,7 +8,7 @@ mod server;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use common::{Row, eventually, new_dir, parse, shared_data, wait_until};
 use server::Server;
@@ -43,8 +43,10 @@ fn rows(server: &Server, arguments: &[&str]) -> Vec<Row> {
 
 /// Each tag with how many jobs have it, when all jobs have been judged.
 fn counted(server: &Server, jobs: u64) -> Vec<Row> {
-    wait_until("all jobs to be judged", || rows(server, &["tags", "list"])[0]["judged_jobs"] == jobs);
-    let mut rows = rows(server, &["tags", "list"]);
+    wait_until("all jobs to be judged", || {
+        rows(server, &["tags", "list", "--all-time"])[0]["judged_jobs"] == jobs
+    });
+    let mut rows = rows(server, &["tags", "list", "--all-time"]);
     rows.sort_by_key(|row| row["id"].as_u64());
     rows
 }
@@ -60,9 +62,32 @@ fn part_of(title: &str, jobs: u64, rows: &[Row]) -> String {
     part
 }
 
+/// Whether the shipped groups that exclude each other do so: no job has two tags of one.
+fn check_exclusive_groups(server: &Server) {
+    let groups = text(&fs::read(common::root().join("tags/groups.toml")).unwrap());
+    let groups: Vec<&str> =
+        groups.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\",")).collect();
+    assert_eq!(groups.len(), 8, "{groups:?}");
+    let listed = rows(server, &["tags", "list", "--all-time"]);
+    let mut pairs = 0;
+    for group in groups {
+        let is_had = |row: &&Row| row["group"] == *group && row["jobs"] != 0;
+        let had: Vec<&str> = listed.iter().filter(is_had).map(|row| row["tag"].as_str().unwrap()).collect();
+        for (at, tag) in had.iter().enumerate() {
+            for other in &had[at + 1..] {
+                let both = format!("{tag},{other}");
+                let found = ask(server, &["jobs", "--all-time", "--count", "--all", &both]);
+                assert_eq!(text(&found.stdout).trim(), "0", "{group}: {both}: {}", text(&found.stderr));
+                pairs += 1;
+            }
+        }
+    }
+    assert!(pairs > 5, "{pairs}: too few tags that any job has");
+}
+
 #[test]
-fn jobs_of_real_centres_get_plausible_tags() {
-    let test = "jobs_of_real_centres_get_plausible_tags";
+fn jobs_of_real_centres_get_plausible_tags_and_one_of_each_exclusive_group() {
+    let test = "jobs_of_real_centres_get_plausible_tags_and_one_of_each_exclusive_group";
     let Some(data) = shared_data(test, "clustercockpit") else { return };
     let is_new = std::env::var_os("UPDATE_EXPECT").is_some();
     let expected = text(&fs::read(GOLDEN).unwrap_or_default());
@@ -85,6 +110,7 @@ fn jobs_of_real_centres_get_plausible_tags() {
             part = part_of(title, jobs, &counted(&server, jobs));
             expected.contains(&part) || is_new
         });
+        check_exclusive_groups(&server);
         found.push_str(&part);
     }
     if is_new {
@@ -107,6 +133,40 @@ fn with_three_jobs(dir: &Path) -> Server {
     tell(&server, &["import", "slurm", "--time-zone", "UTC", "--file", file.to_str().unwrap()]);
     counted(&server, 3);
     server
+}
+
+#[test]
+fn a_script_prints_for_how_many_jobs_each_rule_could_decide() {
+    let dir = new_dir();
+    let server = with_three_jobs(dir.path());
+    let listed = server.ask(&[]);
+    let mut script = Command::new(common::root().join("scripts/decided"));
+    script.env("JOBGLASS", listed.get_program());
+    script.envs(listed.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = script.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let part = part_of("", 3, &counted(&server, 3));
+    // Nobody knows how many have a tag about which nothing could be decided.
+    let expected: Vec<String> = part
+        .lines()
+        .skip(1)
+        .map(|line| {
+            if line.starts_with("     0       0 ") {
+                format!("     -{}", &line[6..])
+            } else {
+                line.to_owned()
+            }
+        })
+        .collect();
+    let printed = text(&output.stdout);
+    assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
+    for line in [
+        "     2       3         0 job_status COMPLETED",
+        "     0       3         0 job_status TIMEOUT",
+        "     -       0         3 avg_LA LOW",
+    ] {
+        assert!(printed.contains(line), "{line}:\n{printed}");
+    }
 }
 
 #[test]
@@ -188,7 +248,7 @@ fn whoever_stops_reading_sees_no_error() {
         vec!["tags", "explain", "1", "--why-not"],
         vec!["tags", "explain", "1", "--json"],
         vec!["tags", "try", "nodes > 1"],
-        vec!["tags", "list"],
+        vec!["tags", "list", "--all-time"],
         vec!["tags", "run"],
         vec!["tags", "set", "1", "job_bug DEADLOCK"],
         vec!["tags", "agree", "1", "job_status COMPLETED"],

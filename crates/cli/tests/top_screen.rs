@@ -13,7 +13,7 @@ use common::*;
 use record::batch::{Batch, MEDIA_TYPE, Stream};
 use record::entry::Entry;
 use record::metric::id;
-use record::reading::{JobReading, Reading, Reserved, Values};
+use record::reading::{CommandReading, JobReading, Reading, Reserved, Values};
 use server::Server;
 
 const S: u64 = 1_000_000_000;
@@ -24,6 +24,14 @@ fn with_jobs(dir: &tempfile::TempDir) -> Server {
     server.wait_ready();
     tell(&server, "n1", 0..40);
     server
+}
+
+/// So many seconds of CPU time of processes of one name.
+fn seconds(n: u64) -> Values {
+    let mut values = Values::default();
+    values.put(id::CPU_USER, Some(n * S));
+    values.put(id::CPU_SYSTEM, Some(0));
+    values
 }
 
 /// Tells of jobs on a host: job `1000 + n` uses `n` cores of 64.
@@ -45,6 +53,7 @@ fn tell(server: &Server, host: &str, numbers: Range<u64>) {
             user: Some(user.into()),
             start,
             every: 60 * S,
+            commands: vec![CommandReading { command: b"solver".as_slice().into(), values: seconds(n) }],
             values,
             reserved: Some(Reserved { cpus: Some(64), memory: Some(40 << 30), gpus: None }),
             ..JobReading::default()
@@ -67,6 +76,35 @@ fn tell(server: &Server, host: &str, numbers: Range<u64>) {
     let request = ureq::post(format!("{}/api/v1/ingest", server.url()));
     let request = request.header("authorization", format!("Bearer {}", token.trim()));
     request.header("content-type", MEDIA_TYPE).send(&batch.to_bytes()[..]).unwrap();
+}
+
+#[test]
+fn jobs_have_names_partitions_and_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = with_jobs(&dir);
+    let log = dir.path().join("sacct.txt");
+    let begin = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(11);
+    let begin = begin.strftime("%FT%T");
+    let header = "JobID|User|Partition|JobName|Submit|Start|End|State|NNodes|NCPUS\n";
+    let job =
+        format!("1039|bob|long|a_name_of_a_job_that_says_all_of_it|{begin}|{begin}|Unknown|RUNNING|1|64\n");
+    fs::write(&log, format!("{header}{job}")).unwrap();
+    must(&mut server.ask(&["import", "slurm", "--time-zone", "UTC", "--file", log.to_str().unwrap()]));
+    let rows = parse(&server.ask(&["top", "--json"]).output().unwrap());
+    let of = |job: &str| {
+        let row = rows.iter().find(|row| row["job"] == job).unwrap();
+        (row["name"].clone(), row["partition"].clone(), row["program"].clone())
+    };
+    assert_eq!(of("1039"), ("a_name_of_a_job_that_says_all_of_it".into(), "long".into(), "solver".into()));
+    assert_eq!(of("1038"), (Row::Null, Row::Null, "solver".into()), "no batch system has told of it");
+    let table = must(&mut server.ask(&["top", "--once"]));
+    let line = |at: usize| table.lines().nth(at).unwrap();
+    assert!(line(0).ends_with("PROGRAM NAME") && line(0).contains("PARTITION"), "{table}");
+    assert!(
+        line(1).contains(" long ") && line(1).ends_with("solver  a_name_of_a_job_that_says_all_of_it"),
+        "{table}"
+    );
+    assert!(line(2).ends_with("solver  -"), "{table}");
 }
 
 #[test]

@@ -169,6 +169,7 @@ mod tests {
             is_coarse: false,
             reserved: Reserved::default(),
             is_shared: false,
+            uid: None,
             user: None,
             cluster: None,
             values: values.iter().map(|value| Value::Read(*value)).collect(),

@@ -11,6 +11,7 @@ pub struct OnNode {
     pub host: String,
     pub node: Option<String>,
     pub cluster: Option<String>,
+    pub uid: Option<u32>,
     pub user: Option<String>,
     pub part: Part,
     pub reserved: Reserved,
@@ -56,6 +57,7 @@ pub struct Taken {
     pub is_coarse: bool,
     pub reserved: Reserved,
     pub is_shared: bool,
+    pub uid: Option<u32>,
     pub user: Option<String>,
     pub cluster: Option<String>,
     /// In the order of the metrics.
@@ -97,6 +99,7 @@ impl OnNode {
         self.is_coarse |= row.is_coarse;
         // Its first reading may be made before anyone has said which cluster it is.
         self.cluster = row.cluster.or(self.cluster.take());
+        self.uid = row.uid.or(self.uid);
         self.user = row.user.or(self.user.take());
         self.told.push(row.told);
     }
@@ -185,6 +188,7 @@ mod tests {
             is_coarse: false,
             reserved: Reserved::default(),
             is_shared: false,
+            uid: None,
             user: None,
             cluster: None,
             values,
@@ -217,11 +221,15 @@ mod tests {
         on.take(Taken {
             reserved: cpus,
             is_shared: true,
+            uid: Some(1000),
             user: Some("alice".into()),
             ..taken(10, None, vec![])
         });
         on.take(Taken { cluster: Some("tiny".into()), ..taken(20, None, vec![]) });
         assert_eq!((on.reserved, on.is_shared, on.is_coarse), (cpus, true, false));
-        assert_eq!((on.user.as_deref(), on.cluster.as_deref()), (Some("alice"), Some("tiny")));
+        assert_eq!(
+            (on.uid, on.user.as_deref(), on.cluster.as_deref()),
+            (Some(1000), Some("alice"), Some("tiny"))
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! What a site says over its batch system: which partitions are for tests, what their nodes have, how fast nodes can be.
 
 use record::entry::Nanos;
-use record::site::{Node, Partition, SiteData};
+use record::site::{Gpus, Node, Partition, SiteData};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::pattern::Pattern;
@@ -10,6 +10,8 @@ use crate::site::LONGEST;
 /// The fastest machines have that many on all their nodes; on one it is a mistake.
 const FLOPS_MAX: f64 = 1e18;
 const CORES_MAX: u64 = 1 << 16;
+const MEMORY_MAX: f64 = 1e18;
+const GPUS_MAX: u64 = 1 << 10;
 
 /// All that a site says.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,6 +45,11 @@ pub struct OfNodes {
     pub peak_flops: Option<u64>,
     #[serde(default, deserialize_with = "cores")]
     pub cores: Option<u64>,
+    /// In bytes.
+    #[serde(default, deserialize_with = "memory")]
+    pub memory: Option<u64>,
+    #[serde(default, deserialize_with = "gpus")]
+    pub gpus: Option<u64>,
 }
 
 /// Something that a site names and its batch system does not have: a mistake, or gone.
@@ -86,6 +93,10 @@ impl OfNodes {
     fn apply(&self, node: &mut Node) {
         node.peak_flops = self.peak_flops.or(node.peak_flops);
         node.cores = self.cores.or(node.cores);
+        node.memory = self.memory.or(node.memory);
+        if let Some(count) = self.gpus {
+            node.gpus = vec![Gpus { model: None, count }];
+        }
     }
 }
 
@@ -115,6 +126,18 @@ fn flops<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::E
     let flops = f64::deserialize(deserializer)?;
     let wrong = || format!("peak_flops is {flops}, not between 1 and {FLOPS_MAX:e}");
     if (1.0..=FLOPS_MAX).contains(&flops) { Ok(Some(flops as u64)) } else { Err(de::Error::custom(wrong())) }
+}
+
+fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let bytes = f64::deserialize(deserializer)?;
+    let wrong = || format!("memory is {bytes}, not between 1 and {MEMORY_MAX:e} bytes");
+    if (1.0..=MEMORY_MAX).contains(&bytes) { Ok(Some(bytes as u64)) } else { Err(de::Error::custom(wrong())) }
+}
+
+fn gpus<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let gpus = i64::deserialize(deserializer)?;
+    let known = u64::try_from(gpus).ok().filter(|gpus| *gpus <= GPUS_MAX);
+    known.map(Some).ok_or_else(|| de::Error::custom(format!("gpus is {gpus}, not between 0 and {GPUS_MAX}")))
 }
 
 fn cores<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
@@ -151,6 +174,8 @@ cores = 64
 [[nodes]]
 names = "n[3-4]"
 peak_flops = 2000000000000
+memory = 6.4e10
+gpus = 0
 
 [[nodes]]
 names = "fat[1-2]"
@@ -180,7 +205,13 @@ cores = 1
         let test = Partition { is_test: Some(true), has_local_disk: Some(false), ..partition("test") };
         assert_eq!(data.partitions, [gpu, test, partition("other")]);
         let n1 = Node { peak_flops: Some(3_200_000_000_000), cores: Some(64), ..node("n1") };
-        let n3 = Node { peak_flops: Some(2_000_000_000_000), cores: Some(64), ..node("n3") };
+        let n3 = Node {
+            peak_flops: Some(2_000_000_000_000),
+            cores: Some(64),
+            memory: Some(64_000_000_000),
+            gpus: vec![Gpus { model: None, count: 0 }],
+            ..node("n3")
+        };
         assert_eq!(data.nodes, [n1, n3, node("x1")]);
     }
 

@@ -27,6 +27,8 @@ pub struct Site {
     pub renew_ns: i64,
     /// A job without an end, of which nothing was heard for so long, is no longer said to run.
     pub unheard_ns: i64,
+    /// Users below are the system's own, but for root.
+    pub first_user_id: u32,
     /// By the number of the metric.
     pub thresholds: BTreeMap<u16, Threshold>,
     /// What it says over its batch system.
@@ -71,6 +73,7 @@ impl Site {
         ] {
             *own = said.map_or(*own, |seconds| seconds.0);
         }
+        self.first_user_id = file.first_user_id.unwrap_or(self.first_user_id);
         self.thresholds.extend(file.threshold.into_iter().map(|(name, bounds)| (name.0, bounds.0)));
         self.overrides.partitions.extend(file.partition);
         self.overrides.nodes.extend(file.nodes);
@@ -80,6 +83,11 @@ impl Site {
         self.people = file.people.unwrap_or_else(|| mem::take(&mut self.people));
         self.projects.extend(file.project);
         self.limits.extend(file.limits);
+    }
+
+    /// Whether a user is a person, as far as the number says: root may be one.
+    pub fn is_person(&self, uid: Option<u32>) -> bool {
+        uid.is_none_or(|uid| uid == 0 || uid >= self.first_user_id)
     }
 
     /// The threshold of a metric.
@@ -95,6 +103,7 @@ struct File {
     short_job_seconds: Option<Nanos>,
     renew_seconds: Option<Nanos>,
     unheard_seconds: Option<Nanos>,
+    first_user_id: Option<u32>,
     #[serde(default)]
     threshold: BTreeMap<OfJob, Bounds>,
     #[serde(default, deserialize_with = "each_once")]
@@ -173,6 +182,8 @@ mod tests {
         let cpu = Threshold { of: Some(Of::ReservedCpus), low: Some(0.1), high: Some(0.9) };
         assert_eq!(of(&shipped, "cpu"), Some(cpu));
         assert_eq!((shipped.short_job_ns, shipped.renew_ns), (60_000_000_000, 300_000_000_000));
+        assert!(shipped.is_person(Some(0)) && shipped.is_person(Some(1000)) && shipped.is_person(None));
+        assert!(!shipped.is_person(Some(999)));
         let own = "short_job_seconds = 0.5\n[threshold.cpu]\nlow = 2\n[threshold.memory]\n";
         let site = Site::parse(own).unwrap();
         assert_eq!((site.short_job_ns, site.renew_ns), (500_000_000, 300_000_000_000));
@@ -211,6 +222,8 @@ mod tests {
             ("[[nodes]]\nnames = \"n*\"\npeak_flops = -1\n", "line 3", "peak_flops is -1"),
             ("[[nodes]]\nnames = \"n*\"\npeak_flops = inf\n", "line 3", "peak_flops is inf"),
             ("[[nodes]]\nnames = \"n*\"\ncores = 0\n", "line 3", "cores is 0"),
+            ("[[nodes]]\nnames = \"n*\"\nmemory = 0\n", "line 3", "memory is 0"),
+            ("[[nodes]]\nnames = \"n*\"\ngpus = -1\n", "line 3", "gpus is -1"),
             ("[[nodes]]\nnames = \"n*\"\ncore = 1\n", "line 3", "unknown field `core`"),
         ] {
             let error = Site::parse(text).unwrap_err().to_string();

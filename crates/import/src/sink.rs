@@ -169,6 +169,10 @@ pub enum Error {
     NoIdField { file: String },
     #[error("{file}: no header: use --fields, --xdmod or --delimiter")]
     NoHeader { file: String },
+    #[error(
+        "{file}: its columns have a fixed width, in which sacct cuts values off: import what sacct -P prints"
+    )]
+    FixedWidth { file: String },
     #[error("{file}: it is empty")]
     Empty { file: String },
     #[error("{file}: a delimiter must not be empty or a line break")]

@@ -405,6 +405,40 @@ fn what_is_no_archive_is_an_error() {
     }
 }
 
+/// Newer releases move old jobs into files of Parquet by cluster; a version may stand beside them or not.
+#[test]
+fn an_archive_in_parquet_is_an_error_that_says_so() {
+    let read = |path: &Path| {
+        let mut found = Collected::default();
+        let is_dir = path.is_dir();
+        let read = if is_dir {
+            archive::read(path, &Options::default(), &mut found)
+        } else {
+            database::read(path, &mut found)
+        };
+        read.err().map(|error| error.to_string())
+    };
+    let archive = Archive::new(good().to_string(), &[("data.json", b"{}")]);
+    let file = archive.0.path().join("c/cc-archive-2026-01-31-001.parquet");
+    std::fs::write(&file, "PAR1").unwrap();
+    let expected = format!(
+        "{}: archives in Parquet are not read: convert it to files with ClusterCockpit's archive-manager",
+        file.display()
+    );
+    assert_eq!(read(archive.0.path()).as_ref(), Some(&expected));
+    std::fs::remove_file(archive.0.path().join("version.txt")).unwrap();
+    for path in [archive.0.path(), &archive.0.path().join("c"), &file] {
+        assert_eq!(read(path).as_ref(), Some(&expected), "{}", path.display());
+    }
+}
+
+#[test]
+fn an_archive_in_sqlite_is_an_error_that_says_so() {
+    let (_dir, path) = database(&ROW, "ALTER TABLE job RENAME TO jobs");
+    let error = database::read(&path, &mut Collected::default()).unwrap_err().to_string();
+    assert!(error.contains("archives in SQLite are not read: convert it to files"), "{error}");
+}
+
 #[test]
 fn jobs_come_by_number() {
     let archive = Archive::new(good().to_string(), &[("data.json", b"{}")]);
@@ -774,7 +808,7 @@ fn what_is_no_database_of_theirs_is_an_error() {
         let (_dir, path) = database(&columns, "");
         assert!(matches!(read(&path), Error::NoColumn { column: missing, .. } if missing == column));
     }
-    let (dir, path) = database(&ROW, "ALTER TABLE job RENAME TO jobs");
+    let (dir, path) = database(&ROW, "ALTER TABLE job RENAME TO runs");
     assert!(matches!(read(&path), Error::NoTable { .. }));
     let wal = PathBuf::from(format!("{}-wal", path.display()));
     std::fs::write(wal, "x").unwrap();

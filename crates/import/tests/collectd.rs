@@ -11,6 +11,7 @@ use ofb::Ofb;
 use proptest::prelude::*;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
+use testkit::skip;
 
 const SECOND: u64 = 1_000_000_000;
 const NOON: u64 = 1_794_844_546;
@@ -187,6 +188,68 @@ fn every_type_of_collectd_5_12_and_later_is_known() {
         count += 1;
     }
     assert_eq!((count, Types::shipped().len()), (415, 415));
+}
+
+/// What collectd 5.12 installs, where it is installed: as packets, as posts and as files.
+#[test]
+fn every_type_that_is_installed_here_is_read_in_each_form() {
+    let Ok(bytes) = std::fs::read("/usr/share/collectd/types.db") else {
+        return skip("every_type_that_is_installed_here_is_read_in_each_form", "collectd is not installed");
+    };
+    let text = String::from_utf8(bytes).unwrap();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let types = Types::shipped();
+    let mut count = 0;
+    for line in lines {
+        let (name, sources) = line.split_once(char::is_whitespace).unwrap();
+        // Commas are for people, and one type has none.
+        let parts = sources.split([',', ' ', '\t']).filter(|source| !source.is_empty());
+        let parts = parts.map(|source| source.split(':').collect::<Vec<_>>());
+        let (names, kinds): (Vec<&str>, Vec<String>) =
+            parts.map(|part| (part[0], part[1].to_lowercase())).unzip();
+        let value = |kind: &String| match &**kind {
+            "counter" => Value::Counter { count: 7, width: Width::Unknown },
+            "derive" => Value::Derive(7),
+            "absolute" => Value::Absolute(7),
+            _ => Value::Gauge(7.0),
+        };
+        let values: Vec<Value> = kinds.iter().map(value).collect();
+        let network = Network { types: Types::shipped(), ..network(Security::None, "") };
+        let sent = read_by(&network, &Packet::n1().text(2, "any").text(4, name).values(&values).0);
+        let quoted = |words: &[String]| format!("\"{}\"", words.join("\",\""));
+        let item = format!(
+            r#"[{{"values":[{}],"dstypes":[{}],"dsnames":[{}],"time":{NOON}.000,"interval":10.000,"host":"n1",
+            "plugin":"any","plugin_instance":"","type":"{name}","type_instance":""}}]"#,
+            vec!["7"; names.len()].join(","),
+            quoted(&kinds),
+            quoted(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()),
+        );
+        let rows = format!("epoch,{}\n{NOON}.000,{}\n", names.join(","), vec!["7"; names.len()].join(","));
+        let mut written = Taken::default();
+        let place = Place::parse(&format!("n1/any/{name}-2026-11-16")).unwrap();
+        csv::read(rows.as_bytes(), &place, &types, Stored::Counts, &mut written).unwrap();
+        for (form, taken) in [("packet", &sent), ("post", &posted(&item, Stored::Counts)), ("file", &written)]
+        {
+            let found: Vec<(&str, Value)> = taken
+                .readings
+                .iter()
+                .map(|reading| (&*reading.path.source, widened(reading.value)))
+                .collect();
+            let expected: Vec<(&str, Value)> = names.iter().copied().zip(values.iter().copied()).collect();
+            assert_eq!((found, taken.drops.iter().count()), (expected, 0), "{form} of {line}");
+            assert!(taken.readings.iter().all(|reading| reading.path.kind == name), "{form} of {line}");
+        }
+        count += 1;
+    }
+    assert!(count > 300, "{count}");
+}
+
+/// A packet tells how wide a counter is, and the others do not.
+fn widened(value: Value) -> Value {
+    match value {
+        Value::Counter { count, .. } => Value::Counter { count, width: Width::Unknown },
+        other => other,
+    }
 }
 
 #[test]

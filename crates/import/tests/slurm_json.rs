@@ -225,6 +225,99 @@ fn versions_differ() {
     assert_eq!((waits.nodes, waits.requested_nodes), (None, Some(2)));
 }
 
+/// A job as 21.08 and 22.05 write it: its start is when it became eligible, whatever else is known, and whoever exits has success.
+fn early(change: Value) -> Accounting {
+    let mut job = json!({
+        "job_id": 9, "user": "ann", "nodes": "n1", "required": {"CPUs": 8, "memory": 4096}, "steps": [],
+        "state": {"current": "COMPLETED", "reason": "None"}, "exit_code": {"status": "SUCCESS", "return_code": 0},
+        "derived_exit_code": {"status": "SUCCESS", "return_code": 0}, "array": {"job_id": 0, "task_id": null, "task": null},
+        "time": {"submission": 1709200700, "eligible": 1709200800, "start": 1709200800, "end": 1709208000, "elapsed": 3600}
+    });
+    job.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    one(job)
+}
+
+#[test]
+fn a_job_that_never_ran_has_no_start_in_early_json() {
+    let time = |end: u64| json!({"submission": 1709200700, "eligible": 1709200800, "start": 1709200800, "end": end, "elapsed": 0});
+    for (state, end) in [("PENDING", 0), ("CANCELLED", 1709208000)] {
+        let job = early(
+            json!({"state": {"current": state, "reason": "None"}, "nodes": "None assigned", "time": time(end)}),
+        );
+        assert_eq!((job.start, job.nodes), (None, None), "{state}");
+        assert_eq!(job.end, (end > 0).then_some(end * SECOND), "{state}");
+    }
+    assert_eq!(early(json!({})).start, Some(1709204400 * SECOND));
+}
+
+#[test]
+fn a_running_job_started_with_its_first_step_in_early_json() {
+    let time = json!({"submission": 1709200700, "eligible": 1709200800, "start": 1709200800, "end": 0, "elapsed": 60});
+    let step = |id: &str, start: u64| json!({"step": {"id": id}, "state": "RUNNING", "time": {"start": start, "end": 0}});
+    let running = |steps: Value| {
+        early(json!({"state": {"current": "RUNNING", "reason": "None"}, "time": time, "steps": steps})).start
+    };
+    let steps = json!([step("0", 1709204500), step("batch", 1709204401), step("extern", 1709204400)]);
+    assert_eq!(running(steps), Some(1709204400 * SECOND));
+    assert_eq!(running(json!([])), None);
+    // Later versions know it.
+    let later = one(
+        json!({"job_id": 9, "state": {"current": ["RUNNING"]}, "time": time, "steps": [step("0", 1709204500)]}),
+    );
+    assert_eq!(later.start, Some(1709200800 * SECOND));
+}
+
+#[test]
+fn the_success_of_a_failed_job_is_no_exit_code_in_early_json() {
+    let ended = |state: &str| early(json!({"state": {"current": state, "reason": "None"}}));
+    for state in ["FAILED", "NODE_FAIL", "BOOT_FAIL"] {
+        assert_eq!(ended(state).exit, None, "{state}");
+    }
+    for state in ["COMPLETED", "TIMEOUT"] {
+        let job = ended(state);
+        assert_eq!(job.exit, Some(Exit { code: Some(0), signal: Some(0) }), "{state}");
+        assert_eq!(job.derived_exit, None, "{state}");
+    }
+    let step = json!({"step": {"id": "batch"}, "state": "FAILED", "exit_code": {"status": "SUCCESS", "return_code": 0}});
+    assert_eq!(early(json!({"steps": [step]})).steps[0].exit, None);
+    // A prolog that fails leaves this behind, and later versions say what they mean.
+    let later = one(
+        json!({"job_id": 9, "state": {"current": ["FAILED"]}, "exit_code": {"status": ["SUCCESS"], "return_code": set(0)}}),
+    );
+    assert_eq!(later.exit, Some(Exit { code: Some(0), signal: Some(0) }));
+}
+
+/// Slurm's database keeps the tasks of an array that have not begun as a mask, and JSON has it as it is.
+#[test]
+fn the_tasks_of_a_waiting_array_may_be_a_mask() {
+    let waiting = |task: &str, most: u64| {
+        json!({"job_id": 5, "state": {"current": ["PENDING"]},
+            "array": {"job_id": 5, "task_id": unset(), "task": task, "limits": {"max": {"running": {"tasks": most}}}}})
+    };
+    for (task, most, expected, count) in [
+        ("0xE", 0, "1-3", 3),
+        ("0xE", 2, "1-3%2", 3),
+        ("0x1", 0, "0", 1),
+        ("0x11", 0, "0,4", 2),
+        ("0x1F0000000000000001F1", 5, "0,4-8,72-76%5", 11),
+        ("1-9", 4, "1-9%4", 9),
+        ("1-9%2", 4, "1-9%2", 9),
+    ] {
+        let job = one(waiting(task, most));
+        assert_eq!(
+            (job.array_waiting.as_deref(), job.tasks_waiting()),
+            (Some(expected), Some(count)),
+            "{task}"
+        );
+        assert_eq!(job.shown, format!("5_[{expected}]"));
+    }
+    for bad in ["0x", "0x0", "0xFG", "0x-1", &format!("0x{}", "F".repeat(1_000_002))] {
+        let found = collected(json!([waiting(bad, 0)]));
+        assert_eq!(found.jobs[0].array_waiting, None, "{bad}");
+        assert!(matches!(found.problems[..], [(_, Outcome::Doubted, Reason::Unreadable { .. })]));
+    }
+}
+
 #[test]
 fn one_bad_job_does_not_stop_the_rest() {
     let found = collected(json!([

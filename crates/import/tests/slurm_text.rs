@@ -207,6 +207,16 @@ fn numbers_of_jobs_are_known_or_absent() {
     assert_eq!(read("12_[4-9%2]").array_waiting.as_deref(), Some("4-9%2"));
 }
 
+/// `sacct` ends the list after 64 bytes, wherever that is.
+#[test]
+fn an_array_whose_list_was_cut_short_counts_the_tasks_that_are_left() {
+    let text = "JobID|JobIDRaw|State\n7_[1,3,5,7,9,11-20,2...%4]|7|PENDING\n8_[1,3,...]|8|PENDING\n";
+    let found = collect(text.as_bytes(), &options());
+    assert_eq!(found.problems, []);
+    let told: Vec<_> = found.jobs.iter().map(|job| (&*job.shown, job.tasks_waiting())).collect();
+    assert_eq!(told, [("7_[1,3,5,7,9,11-20,2...%4]", Some(16)), ("8_[1,3,...]", Some(2))]);
+}
+
 #[test]
 fn what_cannot_be_true_is_left_out_and_said() {
     for (field, text, is_known) in [
@@ -295,6 +305,28 @@ fn broken_lines_are_mended_where_that_is_certain() {
         ("JobID|JobName|State\n1|a|\n2|c|FAILED\n", "2/c; 2 Rejected"),
     ] {
         assert_eq!(shown(&collect(text.as_bytes(), &options())), expected, "{text}");
+    }
+}
+
+/// A record with one value that nobody knows is a record, and not what the job before it is called.
+#[test]
+fn a_line_with_all_its_fields_is_not_added_to_the_text_before_it() {
+    for (odd, columns, is_strict) in [
+        ("x|COMPLETED|b", "JobID|State|JobName", false),
+        ("x|COMPLETED|b", "JobID|State|JobName", true),
+        ("2|all done|b", "JobID|State|WorkDir", false),
+        ("2|all done|b", "JobID|State|WorkDir", true),
+        ("x|COMPLETED|b|", "JobID|State|JobName|", false),
+    ] {
+        let end = if columns.ends_with('|') { "|" } else { "" };
+        let text = format!("{columns}\n1|FAILED|a{end}\n{odd}\n3|FAILED|c{end}\n");
+        let found = collect(text.as_bytes(), &Options { is_strict, ..options() });
+        let text_of = |job: &Accounting| job.name.as_ref().or(job.work_dir.as_ref()).unwrap().to_string();
+        let jobs: Vec<_> = found.jobs.iter().map(|job| (&*job.shown, text_of(job))).collect();
+        assert_eq!(jobs, [("1", "a".to_owned()), ("3", "c".to_owned())], "{is_strict}: {text}");
+        let [(At::Line(3), Outcome::Rejected, Reason::Unreadable { .. })] = &found.problems[..] else {
+            panic!("{:?}", found.problems)
+        };
     }
 }
 
@@ -416,6 +448,27 @@ fn text_of_squeue_is_rejected() {
         let error = read(text.as_bytes(), "log", &options(), &mut Collected::default()).unwrap_err();
         assert!(error.to_string().starts_with("log: this is from the controller (squeue"), "{error}");
     }
+}
+
+/// As people see it, with `OUT_OF_ME+` and names cut off.
+#[test]
+fn columns_of_fixed_width_are_rejected_by_their_name() {
+    for text in [
+        "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode \n\
+         ------------ ---------- ---------- ---------- ---------- ---------- -------- \n\
+         17           a_long_na+       main    physics          4 OUT_OF_ME+    0:125 \n",
+        "       JobID    JobName  MaxRSS  Unheard\n",
+        "JobID      State \n",
+    ] {
+        let error = read(text.as_bytes(), "log", &options(), &mut Collected::default()).unwrap_err();
+        let expected = "log: its columns have a fixed width, in which sacct cuts values off: import what sacct -P prints";
+        assert_eq!(error.to_string(), expected, "{text}");
+    }
+    let error = read(&b"JobID\tUser\tState\n"[..], "log", &options(), &mut Collected::default()).unwrap_err();
+    assert!(error.to_string().contains("no header: use --fields, --xdmod or --delimiter"), "{error}");
+    let text = "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n";
+    let error = read(text.as_bytes(), "log", &options(), &mut Collected::default()).unwrap_err();
+    assert!(error.to_string().starts_with("log: this is from the controller (squeue"), "{error}");
 }
 
 #[test]

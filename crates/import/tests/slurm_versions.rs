@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use import::slurm::{json, text};
 use import::{At, Collected, Error, Outcome, Reason};
 use jiff::tz::TimeZone;
-use record::accounting::{Accounting, State, gpus};
+use record::accounting::{Accounting, Canceller, State, TimeLimit, gpus};
 
 const VERSIONS: [&str; 7] = ["21.08", "22.05", "23.02", "23.11", "24.05", "24.11", "25.05"];
 const SECOND: u64 = 1_000_000_000;
@@ -147,6 +147,35 @@ fn an_array_that_waits_stands_for_its_tasks() {
             (Some(1003), Some(0), None),
             "{name}"
         );
+    }
+}
+
+/// `sacct -P --format=ALL`, with steps that were measured and jobs that ended in every way.
+#[test]
+fn all_columns_and_states_of_sacct_are_understood() {
+    let mut found = Collected::default();
+    let strict =
+        text::Options { is_strict: true, rejects_unknown_fields: true, ..text::Options::new(TimeZone::UTC) };
+    text::read(BufReader::new(&data("all-24.11.txt")[..]), "all", &strict, &mut found).unwrap();
+    assert_eq!(found.problems, []);
+    let states: Vec<State> = found.jobs.iter().map(|job| job.state.unwrap()).collect();
+    use State::*;
+    let ways = [NodeFail, Preempted, Deadline, BootFail, Revoked, Timeout, Requeued, Resizing, Suspended];
+    assert_eq!(states, [vec![OutOfMemory, Pending, Cancelled], ways.to_vec()].concat());
+    let [ran, waits, gone, ..] = &found.jobs[..] else { panic!("{:?}", found.jobs) };
+    assert_eq!((ran.cpus, ran.nodes, ran.tasks, gpus(&ran.allocated)), (Some(8), Some(1), Some(1), Some(2)));
+    assert_eq!((ran.used.max_rss, ran.exit.unwrap().signal), (Some(12_345_678 << 10), Some(125)));
+    assert_eq!(ran.time_limit, Some(TimeLimit::Nanos(86_400 * SECOND)));
+    assert_eq!((waits.tasks_waiting(), waits.time_limit), (Some(42), Some(TimeLimit::Unlimited)));
+    assert_eq!((gone.start, &gone.cancelled_by), (None, &Some(Canceller::Uid(0))));
+    assert_eq!(gone.time_limit, Some(TimeLimit::OfPartition));
+    for job in &found.jobs {
+        assert_eq!(
+            (job.cpus.is_some(), job.start.is_some()),
+            (job.node_list.is_some(), job.node_list.is_some()),
+            "{job:?}"
+        );
+        assert!(job.requested_cpus.is_some() && job.memory_requested().is_some(), "{job:?}");
     }
 }
 

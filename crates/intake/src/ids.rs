@@ -1,7 +1,7 @@
 //! Ids of things that many rows share: hashes of their content, the same on every node.
 
 use record::bytes::Bytes;
-use record::entry::{File, Object};
+use record::entry::{File, ImageKey, Object};
 use xxhash_rust::xxh3::Xxh3;
 
 /// A hash over parts, each with its length, so that no two lists of parts look alike.
@@ -66,6 +66,16 @@ pub fn modules(modules: &[Bytes], files: Option<&[Bytes]>) -> u64 {
     let mut parts = Parts::new(b"modules");
     parts.add(&(modules.len() as u64).to_le_bytes());
     modules.iter().chain(files.into_iter().flatten()).for_each(|part| parts.add(part));
+    parts.id()
+}
+
+/// A program image of a host, which is reported while it runs and again when it has ended.
+pub fn image(host: &str, key: ImageKey) -> u64 {
+    let mut parts = Parts::new(b"image");
+    parts.add(host.as_bytes());
+    parts.add(&key.pid.to_le_bytes());
+    parts.add(&key.process_start.to_le_bytes());
+    parts.add(&key.exec.to_le_bytes());
     parts.id()
 }
 

@@ -7,5 +7,5 @@ mod prepare;
 mod shared;
 
 pub use catalogue::Catalogue;
-pub use prepare::{PrepareError, Prepared, Row, prepare};
+pub use prepare::{PrepareError, Prepared, Row, Running, prepare};
 pub use shared::{ObjectRow, Shared};

@@ -3,11 +3,12 @@
 
 use record::batch::{Batch, Stream};
 use record::bytes::Bytes;
-use record::entry::{Entry, Gap, Health, Image, Nanos, RankUse};
+use record::entry::{Entry, Gap, Health, Image, ImageKey, Nanos, RankUse};
 use record::reading::{Reading, Values};
-use serde_json::json;
+use serde::{Serialize, Serializer};
 
 use crate::catalogue::{Catalogue, Stored};
+use crate::ids;
 use crate::shared::{Numbers, Payload, Shared};
 
 /// Why a batch is refused as a whole.
@@ -42,7 +43,16 @@ pub struct Prepared {
     pub shared: Shared,
 }
 
-/// A row of `process`.
+/// An image that runs: a row of `running`.
+#[derive(Debug)]
+pub struct Running {
+    pub id: u64,
+    pub key: ImageKey,
+    pub rank: Option<u32>,
+    pub start: Nanos,
+}
+
+/// A row of `process`, or as many of `running` as the entry has images.
 #[derive(Debug)]
 pub struct Row {
     pub number: u64,
@@ -58,7 +68,14 @@ pub struct Row {
     pub late_objects: Option<u64>,
     pub forked_from: Option<String>,
     pub ranks: Option<String>,
+    /// The images that run; none if this is of some that have ended.
+    pub running: Vec<Running>,
+    /// The images that were reported while they ran, and have ended, by their ids.
+    pub ended: Vec<u64>,
 }
+
+/// Images of which one entry may say that they run: each is a row.
+const RUNNING_MAX: usize = 4096;
 
 /// Decodes and checks everything in a batch, but what of it is in the catalogue.
 pub fn prepare(batch: &Batch, catalogue: &Catalogue) -> Result<Prepared, PrepareError> {
@@ -166,7 +183,18 @@ fn check_times<const N: usize>(number: u64, times: [Option<Nanos>; N]) -> Result
 }
 
 fn check_ranges(number: u64, image: &Image) -> Result<(), PrepareError> {
-    check_times(number, [Some(image.start), image.end, Some(image.key.process_start)])?;
+    check_times(number, [Some(image.start), image.end, Some(image.key.process_start), image.running_at])?;
+    for rank in &image.ranks {
+        check_times(number, [Some(rank.start), rank.key.map(|key| key.process_start)])?;
+    }
+    if image.running_at.is_some() {
+        if image.ranks.iter().any(|rank| rank.key.is_none()) {
+            return Err(PrepareError::Range { number, what: "the name of a rank that runs" });
+        }
+        if image.ranks.len() > RUNNING_MAX {
+            return Err(PrepareError::Range { number, what: "the number of ranks that run" });
+        }
+    }
     let used = &image.used;
     let numbers = [used.user_ns, used.system_ns, used.max_rss_bytes, used.read_bytes, used.write_bytes];
     if numbers.into_iter().flatten().all(|value| i64::try_from(value).is_ok()) && image.count > 0 {
@@ -227,9 +255,22 @@ fn row(
         objects: list(image.objects)?,
         late_objects: list(image.late_objects)?,
         forked_from,
+        running: running(&image),
+        ended: image.ended().map(|key| ids::image(&image.host, key)).collect(),
         ranks: (!image.ranks.is_empty()).then(|| json_ranks(&image.ranks)),
         image,
     })
+}
+
+fn running(image: &Image) -> Vec<Running> {
+    let one = |key, rank, start| Running { id: ids::image(&image.host, key), key, rank, start };
+    if image.running_at.is_none() {
+        return Vec::new();
+    }
+    if image.ranks.is_empty() {
+        return vec![one(image.key, image.place.rank, image.start)];
+    }
+    image.ranks.iter().filter_map(|of| Some(one(of.key?, Some(of.rank), of.start))).collect()
 }
 
 /// Text as it is, without a copy; bytes that are no UTF-8 as `\xNN`.
@@ -242,14 +283,36 @@ pub fn json_list(list: Vec<Bytes>) -> String {
     serde_json::to_string(&list).unwrap_or_default()
 }
 
+/// A rank as it is stored.
+#[derive(Serialize)]
+struct RankRow {
+    rank: u32,
+    pid: u32,
+    start_ns: Nanos,
+    end_ns: Option<Nanos>,
+    count: u64,
+    user_cpu_ns: Option<u64>,
+    system_cpu_ns: Option<u64>,
+    max_rss_bytes: Option<u64>,
+    read_bytes: Option<u64>,
+    write_bytes: Option<u64>,
+}
+
+/// One after the other: seven bytes of a batch may say a rank.
 fn json_ranks(ranks: &[RankUse]) -> String {
-    let rank = |rank: &RankUse| {
-        json!({
-            "rank": rank.rank, "pid": rank.pid, "start_ns": rank.start, "end_ns": rank.end, "count": rank.count,
-            "user_cpu_ns": rank.used.user_ns, "system_cpu_ns": rank.used.system_ns,
-            "max_rss_bytes": rank.used.max_rss_bytes,
-            "read_bytes": rank.used.read_bytes, "write_bytes": rank.used.write_bytes,
-        })
+    let row = |rank: &RankUse| RankRow {
+        rank: rank.rank,
+        pid: rank.pid,
+        start_ns: rank.start,
+        end_ns: rank.end,
+        count: rank.count,
+        user_cpu_ns: rank.used.user_ns,
+        system_cpu_ns: rank.used.system_ns,
+        max_rss_bytes: rank.used.max_rss_bytes,
+        read_bytes: rank.used.read_bytes,
+        write_bytes: rank.used.write_bytes,
     };
-    serde_json::to_string(&ranks.iter().map(rank).collect::<Vec<_>>()).unwrap_or_default()
+    let mut json = Vec::new();
+    let written = serde_json::Serializer::new(&mut json).collect_seq(ranks.iter().map(row));
+    written.ok().and_then(|()| String::from_utf8(json).ok()).unwrap_or_default()
 }

@@ -62,7 +62,9 @@ fn image() -> Image {
         source: source::GUEST | source::KERNEL,
         forked_from: Some(ImageKey { pid: 6, process_start: START, exec: 1 }),
         without_guest: None,
-        ranks: vec![RankUse { rank: 3, pid: 7, start: START, end: None, used: used(), count: 1 }],
+        ranks: vec![RankUse { rank: 3, pid: 7, start: START, end: None, used: used(), count: 1, key: None }],
+        running_at: None,
+        reported: false,
     }
 }
 

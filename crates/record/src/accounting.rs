@@ -347,19 +347,29 @@ pub fn gpus(list: &[Tres]) -> Option<u64> {
 }
 
 /// How many tasks a list like `1-3,7,10-20:5%2` names; nothing if it is none or names more than an array can have. A list that Slurm cut
-/// short (`1,3,...`) counts as those that it still names.
+/// short, anywhere (`1,3,...`, `1,3,1...%2`), counts as those that it still names, and for one at least.
 pub fn count_tasks(list: &str) -> Option<u64> {
     let (tasks, at_once) = list.split_once('%').unwrap_or((list, "0"));
     task_number(at_once)?;
-    let mut all: u64 = 0;
-    let mut parts = tasks.split(',').peekable();
-    while let Some(part) = parts.next() {
-        if part == "..." && all > 0 && parts.peek().is_none() {
-            break;
-        }
-        all = all.checked_add(count_range(part)?).filter(|all| *all <= TASKS_MAX)?;
-    }
-    Some(all)
+    let Some(tasks) = tasks.strip_suffix("...") else { return count_ranges(tasks) };
+    let (whole, last) = match tasks.rsplit_once(',') {
+        Some((whole, last)) => (count_ranges(whole)?, last),
+        None => (0, tasks),
+    };
+    whole.checked_add(count_cut(last)?).map(|all| all.max(1)).filter(|all| *all <= TASKS_MAX)
+}
+
+fn count_ranges(list: &str) -> Option<u64> {
+    list.split(',')
+        .try_fold(0u64, |all, part| all.checked_add(count_range(part)?))
+        .filter(|all| *all <= TASKS_MAX)
+}
+
+/// What is left of the last range names so many tasks at least: its last number may have had more digits.
+fn count_cut(part: &str) -> Option<u64> {
+    let is_of_range = |byte: u8| byte.is_ascii_digit() || byte == b'-' || byte == b':';
+    let least = if part.contains(':') { 1 } else { count_range(part).unwrap_or(u64::from(!part.is_empty())) };
+    part.bytes().all(is_of_range).then_some(least)
 }
 
 /// `7`, `1-3` or `10-20:5`.
@@ -530,7 +540,16 @@ mod tests {
             ("0-99999999999999999999", None),
             ("0-18446744073709551615", None),
             ("1-18446744073709551615:0", None),
-            ("...", None),
+            ("1,3,...%5", Some(2)),
+            ("1,3,5-9,1...%5", Some(8)),
+            ("1-10,12-2...", Some(11)),
+            ("1-50...", Some(50)),
+            ("1,4-...", Some(2)),
+            ("1-9:2,10-20:5...", Some(6)),
+            ("...%3", Some(1)),
+            ("0-99999999...", None),
+            ("1,a...", None),
+            (",...", None),
             ("1,...,3", None),
             ("3-1", None),
             ("", None),

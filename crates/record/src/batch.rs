@@ -46,10 +46,10 @@ pub struct Batch<'b> {
     /// The number of the first entry; the others follow without a break.
     #[n(4)]
     pub first: u64,
-    #[b(5)]
+    #[cbor(b(5), decode_with = "bounded")]
     pub entries: Vec<&'b ByteSlice>,
     /// Lists and files to which the entries refer and which are not among them.
-    #[b(6)]
+    #[cbor(b(6), decode_with = "bounded")]
     pub context: Vec<&'b ByteSlice>,
     /// The checksum of all of the above.
     #[n(7)]
@@ -120,9 +120,6 @@ impl<'b> Batch<'b> {
         if self.entries.is_empty() {
             return Err(BatchError::Invalid("a batch without entries"));
         }
-        if self.entries.len() > ENTRIES_MAX || self.context.len() > ENTRIES_MAX {
-            return Err(BatchError::Invalid("more entries than a batch may have"));
-        }
         // The store's numbers are signed.
         if self.last().is_none_or(|last| last > i64::MAX as u64) {
             return Err(BatchError::Invalid("the numbers of the entries are too large"));
@@ -144,6 +141,21 @@ impl<'b> Batch<'b> {
         self.entries.iter().chain(&self.context).for_each(|entry| text(entry));
         sum.digest()
     }
+}
+
+/// Not more than a batch may have is put into memory: a byte on its way may stand for a slice.
+fn bounded<'b, C>(
+    decoder: &mut minicbor::Decoder<'b>,
+    _: &mut C,
+) -> Result<Vec<&'b ByteSlice>, minicbor::decode::Error> {
+    let mut slices = Vec::new();
+    for slice in decoder.array_iter()? {
+        if slices.len() == ENTRIES_MAX {
+            return Err(minicbor::decode::Error::message("more entries than a batch may have"));
+        }
+        slices.push(slice?);
+    }
+    Ok(slices)
 }
 
 /// The version stands first, so that it can be read whatever follows.

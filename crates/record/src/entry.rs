@@ -12,7 +12,7 @@ use crate::reading::Reading;
 /// One entry of a spool.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 pub enum Entry {
-    /// A program image that has ended, or several that are alike.
+    /// A program image that has ended, or one that still runs; or several that are alike.
     #[n(0)]
     Image(#[n(0)] Box<Image>),
     /// A list of loaded objects, to which images refer by its number.
@@ -120,6 +120,30 @@ pub struct Image {
     /// The numbers of each rank, where equal ranks were folded into this row.
     #[n(29)]
     pub ranks: Vec<RankUse>,
+    /// When this was written, if the image still ran then: how it ends is told by another record, whose key is the same.
+    #[n(30)]
+    pub running_at: Option<Nanos>,
+    /// There was such a record, and this one takes its place. Where ranks were folded, each says so itself.
+    #[cbor(n(31), default)]
+    pub reported: bool,
+}
+
+impl Image {
+    /// The images of which this says that they run.
+    pub fn running(&self) -> impl Iterator<Item = ImageKey> + '_ {
+        self.named().filter(|_| self.running_at.is_some())
+    }
+
+    /// The images that were reported while they ran, and of which this says that they have ended.
+    pub fn ended(&self) -> impl Iterator<Item = ImageKey> + '_ {
+        self.named().filter(|_| self.running_at.is_none())
+    }
+
+    fn named(&self) -> impl Iterator<Item = ImageKey> + '_ {
+        let is_named = self.reported || self.running_at.is_some();
+        let own = Some(self.key).filter(|_| is_named && self.ranks.is_empty());
+        own.into_iter().chain(self.ranks.iter().filter_map(|rank| rank.key))
+    }
 }
 
 /// How an image ended.
@@ -216,6 +240,9 @@ pub struct RankUse {
     /// How many images of this rank are summed here.
     #[n(5)]
     pub count: u64,
+    /// The image's name, if it runs or was reported while it ran.
+    #[n(6)]
+    pub key: Option<ImageKey>,
 }
 
 /// Where the knowledge about an image comes from.
@@ -368,6 +395,12 @@ pub enum GapReason {
     /// An administrator switched the agent off.
     #[n(4)]
     SwitchedOff,
+    /// The kernel had no room for all it had to say of mapped files: programs that ended before anyone could look may lack objects.
+    #[n(5)]
+    MappingsLost,
+    /// Records of programs were lost that had been reported as running: of those reported before, it is not known which still run.
+    #[n(6)]
+    EndsLost,
 }
 
 /// How the agent fares: counters since its start.

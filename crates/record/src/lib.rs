@@ -6,11 +6,13 @@
 //! * [`entry`]: what the agent spools.
 //! * [`metric`]: the catalogue of what is measured.
 //! * [`reading`]: what was measured, of a node and of its jobs.
+//! * [`session`]: the names of sessions, and which of them are logins.
 //! * [`accounting`]: a job as its batch system accounts for it.
 //! * [`site`]: partitions, nodes and accounts as the batch system has them.
 //! * [`measure`]: what other systems measured, of nodes and of jobs.
 //! * [`rate`]: how often a job is to be read, where somebody asked for it.
 //! * [`batch`]: entries on their way to the server, and its answer.
+//! * [`enroll`]: how an agent gets a token of its own.
 //!
 //! The first two are the `no_std` core that lives inside users' processes; the rest needs the feature `std`.
 #![cfg_attr(not(any(test, feature = "std")), no_std)]
@@ -25,6 +27,8 @@ pub mod batch;
 #[cfg(feature = "std")]
 pub mod bytes;
 #[cfg(feature = "std")]
+pub mod enroll;
+#[cfg(feature = "std")]
 pub mod entry;
 #[cfg(feature = "std")]
 pub mod guest;
@@ -38,5 +42,7 @@ pub mod metric;
 pub mod rate;
 #[cfg(feature = "std")]
 pub mod reading;
+#[cfg(feature = "std")]
+pub mod session;
 #[cfg(feature = "std")]
 pub mod site;

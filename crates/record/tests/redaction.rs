@@ -196,6 +196,20 @@ proptest! {
     }
 
     #[test]
+    fn a_plain_word_is_what_redaction_leaves_alone(
+        pieces in prop::collection::vec(prop::sample::select(PIECES), 0..6),
+        word in "[a-zA-Z0-9_.-]{0,24}",
+    ) {
+        let deep = Deep::new(Rules::builtin());
+        for text in [pieces.concat(), word.clone(), pieces.concat() + &word, word + &pieces.concat()] {
+            let text: String = text.chars().filter(|c| c.is_ascii_alphanumeric() || "_.-/ =".contains(*c)).collect();
+            if deep.is_plain(text.as_bytes()) {
+                prop_assert_eq!(deep.text(text.as_bytes()), text.as_bytes());
+            }
+        }
+    }
+
+    #[test]
     fn any_bytes_pass_without_a_panic(argv in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..6)) {
         let deep = Deep::new(Rules::builtin());
         let once = deep.argv(&argv);

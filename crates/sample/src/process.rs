@@ -2,13 +2,18 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, makedev, openat, statx};
+
 /// Files under `/proc` are read up to this size; an argument list can be megabytes long.
 const READ_MAX: u64 = 256 * 1024;
+/// What is read of them at once; most are shorter.
+const PIECE: usize = 4096;
 /// A process maps thousands of files only by accident; the reader stops there.
 const MAPS_MAX: u64 = 4 * 1024 * 1024;
 
@@ -37,6 +42,22 @@ pub struct FileStat {
     /// Unknown where another process told which file it is.
     pub uid: Option<u32>,
     pub mode: Option<u32>,
+}
+
+/// A process's root directory. It stays open, so that its files can be looked at when the process is gone.
+#[derive(Debug)]
+pub struct Root {
+    pub dir: OwnedFd,
+    pub id: RootId,
+}
+
+/// Which directory a root is: its mount as well as its inode, because the same directory may be mounted again elsewhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct RootId {
+    /// Zero on kernels that do not tell (before 5.8).
+    pub mount: u64,
+    pub dev: u64,
+    pub inode: u64,
 }
 
 /// A file that is mapped with execute permission, as the kernel names it.
@@ -187,7 +208,7 @@ impl Proc {
 
     /// The files mapped with execute permission, in the order of their addresses.
     pub fn mappings(&self, pid: u32) -> Option<Vec<Mapping>> {
-        let mappings = parse_maps(&self.read(pid, "maps", MAPS_MAX)?);
+        let mappings = parse_maps(&read_bounded(&self.path(pid, "maps"), MAPS_MAX)?);
         (!mappings.is_empty()).then_some(mappings)
     }
 
@@ -197,9 +218,19 @@ impl Proc {
         self.path(pid, "root").join(OsStr::from_bytes(relative))
     }
 
-    /// The mount namespace's name.
-    pub fn mount_namespace(&self, pid: u32) -> Option<Vec<u8>> {
-        Some(fs::read_link(self.path(pid, "ns/mnt")).ok()?.into_os_string().into_vec())
+    /// The root directory. The link leads there without a path, and nobody is asked who may not answer.
+    pub fn root(&self, pid: u32) -> Option<Root> {
+        let dir = openat(CWD, self.path(pid, "root"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let stat = statx(&dir, "", flags, StatxFlags::INO | StatxFlags::MNT_ID).ok()?;
+        let dev = makedev(stat.stx_dev_major, stat.stx_dev_minor);
+        Some(Root { dir, id: RootId { mount: stat.stx_mnt_id, dev, inode: stat.stx_ino } })
+    }
+
+    /// The mount namespace's number, which another one gets as soon as this one is gone.
+    pub fn mount_namespace(&self, pid: u32) -> Option<u64> {
+        let link = fs::read_link(self.path(pid, "ns/mnt")).ok()?.into_os_string().into_vec();
+        number(link.strip_prefix(b"mnt:[")?.strip_suffix(b"]")?)
     }
 
     /// Processes and threads begun since boot.
@@ -210,13 +241,12 @@ impl Proc {
     }
 
     fn read(&self, pid: u32, name: &str, max: u64) -> Option<Vec<u8>> {
-        read_bounded(&self.path(pid, name), max)
+        read_whole(&self.path(pid, name), max)
     }
 }
 
 /// What is known of a file without asking a server that may not answer.
 fn stat_without_asking(path: &Path) -> Option<FileStat> {
-    use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
     let stat = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS).ok()?;
     let mtime = stat.stx_mtime;
     Some(FileStat {
@@ -235,6 +265,31 @@ pub fn read_bounded(path: &Path, max: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(4096);
     File::open(path).ok()?.take(max).read_to_end(&mut bytes).ok()?;
     Some(bytes)
+}
+
+/// Reads a file that the kernel gives as one piece, up to `max` bytes: a read that leaves room in the buffer has reached its end, so no other
+/// read has to find that out. The agent does this several times for each program.
+fn read_whole(path: &Path, max: u64) -> Option<Vec<u8>> {
+    let mut file = File::open(path).ok()?;
+    let mut bytes = Vec::new();
+    loop {
+        let (len, room) = (bytes.len(), PIECE.min(max as usize - bytes.len()));
+        bytes.resize(len + room, 0);
+        let count = read_some(&mut file, bytes.get_mut(len..)?)?;
+        bytes.truncate(len + count);
+        if count < room || room == 0 {
+            return Some(bytes);
+        }
+    }
+}
+
+fn read_some(file: &mut File, into: &mut [u8]) -> Option<usize> {
+    loop {
+        match file.read(into) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result.ok(),
+        }
+    }
 }
 
 /// `pid (comm) S ppid …`; the name may hold anything, so fields are counted from its last parenthesis.
@@ -293,7 +348,7 @@ pub fn parse_mapping(line: &[u8]) -> Option<(Mapping, bool)> {
     }
     let range = pair(range, b'-')?;
     let (major, minor) = pair(dev, b':')?;
-    let dev = rustix::fs::makedev(major as u32, minor as u32);
+    let dev = makedev(major as u32, minor as u32);
     let mapping = Mapping::named(range, (dev, inode), &unescape_newlines(name));
     Some((mapping, permissions.get(2) == Some(&b'x')))
 }
@@ -344,6 +399,20 @@ mod tests {
     }
 
     #[test]
+    fn files_of_any_length_are_read_whole() {
+        let tree = tempfile::tempdir().unwrap();
+        let proc = Proc::new(tree.path());
+        fs::create_dir(tree.path().join("7")).unwrap();
+        for len in [1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, READ_MAX as usize - 1] {
+            fs::write(tree.path().join("7/cmdline"), vec![b'x'; len]).unwrap();
+            assert_eq!(proc.argv(7), Some((vec![vec![b'x'; len]], false)));
+        }
+        fs::write(tree.path().join("7/cmdline"), vec![b'x'; READ_MAX as usize + 1]).unwrap();
+        assert_eq!(proc.argv(7), Some((vec![vec![b'x'; READ_MAX as usize]], true)));
+        assert_eq!(proc.argv(8), None);
+    }
+
+    #[test]
     fn status_fields_may_be_missing() {
         let status = parse_status(b"Name:\tx\nUid:\t1\t2\t3\t4\n");
         assert_eq!(status, Status { uid: Some((1, 2)), seccomp: None });
@@ -362,7 +431,7 @@ mod tests {
                      7f7-7f8 r-xp 00000000 fe:00 14   /lib/two\\012lines\n\
                      7f8-7f9 r-xp 00000000 fe:00 many /lib/bad\n\
                      7f9-7fa r-xp";
-        let dev = rustix::fs::makedev(0xfe, 0);
+        let dev = makedev(0xfe, 0);
         let mapped = |start, end, inode, path: &[u8], deleted| Mapping {
             start,
             end,

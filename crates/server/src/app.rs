@@ -1,6 +1,7 @@
 //! What all requests share, and which request goes where.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
@@ -15,6 +16,7 @@ use crate::account;
 use crate::assign;
 use crate::committer::Committer;
 use crate::deliver::deliver;
+use crate::enroll::{self, Enrolling};
 use crate::error::ApiError;
 use crate::ingest::{self, IngestLimits};
 use crate::job_rates::JobRates;
@@ -24,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::notes;
 use crate::opinions;
 use crate::own_tags;
-use crate::places::Places;
+use crate::places::{Places, Share};
 use crate::proposals;
 use crate::rate::Rates;
 use crate::read;
@@ -57,6 +59,7 @@ impl Default for Bodies {
 /// What all requests share.
 pub struct App {
     pub tokens: Tokens,
+    pub enrolling: Enrolling,
     pub limits: IngestLimits,
     pub rates: Rates,
     pub committer: Committer,
@@ -65,7 +68,9 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     pub bodies: Bodies,
     /// One batch per core is decoded at a time.
-    pub decoders: Semaphore,
+    pub decoders: Arc<Semaphore>,
+    /// And one of a host with a token of its own.
+    pub hosts: Places,
     pub readers: Arc<Readers>,
     /// For what people change.
     pub changes: Places,
@@ -78,8 +83,13 @@ pub struct App {
 }
 
 /// A place for each core.
-pub fn places_for_decoders() -> Semaphore {
-    Semaphore::new(std::thread::available_parallelism().map_or(2, usize::from))
+pub fn places_for_decoders() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(2, usize::from)))
+}
+
+/// A place for each host, however many there are.
+pub fn places_for_hosts() -> Places {
+    Places::new(Share { all: Semaphore::MAX_PERMITS, each: 1, waiting: 0, patience: Duration::ZERO })
 }
 
 /// Which request goes where.
@@ -88,6 +98,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .route("/api/v1/ingest", post(ingest::ingest))
+        .route(record::enroll::PATH, post(enroll::enroll).layer(DefaultBodyLimit::max(enroll::BODY_MAX)))
         .route("/api/v1/wishes", get(wishes::wishes))
         .route("/api/v1/accounting", post(account::account))
         .route("/api/v1/measures", post(measure::measure))

@@ -40,6 +40,9 @@ impl Asker {
             Grant::Ingest | Grant::Node { .. } => {
                 Err(ApiError::Forbidden("this token may send, not read: use your own".into()))
             }
+            Grant::Enroll { .. } => Err(ApiError::Forbidden(
+                "this token enrolls agents and does nothing else: use your own".into(),
+            )),
         }
     }
 

@@ -14,14 +14,14 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use store::{Limits, Store};
 
-use crate::{private, serve, settings, tokens};
+use crate::{private, serve, settings, token_file};
 
 /// Where a backup is made, in the data directory: the database reads and writes nowhere else.
 const UNFINISHED: &str = "backup.unfinished";
 /// How often it is said how far it is.
 const REPORT: Duration = Duration::from_secs(1);
 /// What belongs to a data directory besides the database.
-const BESIDES: [&str; 3] = [tokens::FILE, settings::FILE, serve::SITE];
+const BESIDES: [&str; 3] = [token_file::FILE, settings::FILE, serve::SITE];
 
 /// Makes a backup in `target`, which must not exist; gives its size.
 pub fn make(

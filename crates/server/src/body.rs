@@ -13,6 +13,7 @@ use hyper::body::{Bytes, Frame, Incoming, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 
+use crate::connections::Coming;
 use crate::error::ApiError;
 use crate::ingest::IngestLimits;
 
@@ -40,12 +41,17 @@ pub struct Timely {
     body: Option<Incoming>,
     until: Pin<Box<Sleep>>,
     seconds: u64,
+    /// Hears when all of it has come.
+    request: Coming,
 }
 
 impl Timely {
-    pub fn new(body: Incoming, seconds: u64) -> Timely {
+    pub fn new(body: Incoming, seconds: u64, request: Coming) -> Timely {
         let until = Box::pin(tokio::time::sleep(Duration::from_secs(seconds)));
-        Timely { body: Some(body), until, seconds }
+        if hyper::body::Body::is_end_stream(&body) {
+            request.is_there();
+        }
+        Timely { body: Some(body), until, seconds, request }
     }
 }
 
@@ -59,6 +65,9 @@ impl hyper::body::Body for Timely {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         if let Poll::Ready(frame) = Pin::new(body).poll_frame(context) {
+            if frame.is_none() {
+                self.request.is_there();
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         ready!(self.until.as_mut().poll(context));

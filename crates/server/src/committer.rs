@@ -1,9 +1,9 @@
 //! The one thread that writes: whatever waits goes into one transaction, and is answered when it is durable.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -11,6 +11,7 @@ use store::{Applied, Prepared, StoreError, Writer};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::metrics::Metrics;
+use crate::places::Place;
 
 /// Batches that may wait.
 const QUEUE: usize = 4096;
@@ -35,6 +36,8 @@ pub enum NotStored {
 
 struct Submission {
     prepared: Prepared,
+    /// The turn of its host, if it has any, which ends when it is stored.
+    turn: Option<Place>,
     answer: oneshot::Sender<Result<Applied, NotStored>>,
 }
 
@@ -56,16 +59,31 @@ pub struct Committer {
     brought: Arc<Brought>,
 }
 
-/// When an importer brought something last: whatever can wait leaves it the writer. Agents do not count: they bring little, and always.
+/// What importers bring, and when the last of it came: whatever can wait leaves them the writer. Agents do not count: they bring little, and
+/// always.
 struct Brought {
     since: Instant,
-    /// Milliseconds since then.
+    /// Milliseconds since then; 0 if nothing more is expected.
     last: AtomicU64,
+    /// Requests that are being stored.
+    at_work: AtomicU32,
+    /// Whom to wake when an importer is done.
+    waiting: OnceLock<Thread>,
 }
 
 impl Brought {
     fn now(&self) -> u64 {
-        self.since.elapsed().as_millis() as u64
+        1 + self.since.elapsed().as_millis() as u64
+    }
+}
+
+/// A request that is being stored, until it is dropped.
+struct AtWork<'a>(&'a Brought);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.last.store(self.0.now(), Ordering::Relaxed);
+        self.0.at_work.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -103,14 +121,19 @@ impl Committer {
         let room = Arc::new(Room { dir: dir.to_owned(), least_mb });
         let loop_ = Loop { writer, room: room.clone(), metrics, is_broken: is_broken.clone() };
         let thread = thread::Builder::new().name("committer".into()).spawn(move || loop_.run(work))?;
-        let brought = Arc::new(Brought { since: Instant::now(), last: AtomicU64::new(0) });
+        let brought = Arc::new(Brought {
+            since: Instant::now(),
+            last: AtomicU64::new(0),
+            at_work: AtomicU32::new(0),
+            waiting: OnceLock::new(),
+        });
         Ok((Committer { queue: queue.clone(), is_broken, room, brought }, Committing { thread, queue }))
     }
 
     /// Stores a batch; returns when it is durable.
-    pub async fn store(&self, prepared: Prepared) -> Result<Applied, NotStored> {
+    pub async fn store(&self, prepared: Prepared, turn: Option<Place>) -> Result<Applied, NotStored> {
         let (answer, answered) = oneshot::channel();
-        let work = Work::Store(Box::new(Submission { prepared, answer }));
+        let work = Work::Store(Box::new(Submission { prepared, turn, answer }));
         self.queue.try_send(work).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => NotStored::Busy,
             mpsc::error::TrySendError::Closed(_) => NotStored::Stopping,
@@ -134,15 +157,27 @@ impl Committer {
         &self,
         task: impl FnOnce(&mut Writer) -> T + Send + 'static,
     ) -> Result<T, NotStored> {
-        let taken = self.perform(task);
-        self.brought.last.store(self.brought.now(), Ordering::Relaxed);
-        taken
+        self.brought.at_work.fetch_add(1, Ordering::Relaxed);
+        let _at_work = AtWork(&self.brought);
+        self.perform(task)
     }
 
-    /// Whether an importer has brought something within this time.
-    pub fn is_wanted(&self, within: Duration) -> bool {
+    /// Whether an importer has brought something within this time, and not said that it is done.
+    pub fn is_importing(&self, within: Duration) -> bool {
         let last = self.brought.last.load(Ordering::Relaxed);
-        last > 0 && u128::from(self.brought.now().saturating_sub(last)) < within.as_millis()
+        let is_recent = u128::from(self.brought.now().saturating_sub(last)) < within.as_millis();
+        self.brought.at_work.load(Ordering::Relaxed) > 0 || last > 0 && is_recent
+    }
+
+    /// An importer has brought all it had.
+    pub fn import_is_done(&self) {
+        self.brought.last.store(0, Ordering::Relaxed);
+        self.brought.waiting.get().into_iter().for_each(Thread::unpark);
+    }
+
+    /// Wakes a thread whenever an importer is done; the first that asks for it.
+    pub fn wake_after_imports(&self, thread: &Thread) {
+        let _ = self.brought.waiting.set(thread.clone());
     }
 
     /// Whether there is room enough to write.
@@ -202,8 +237,10 @@ impl Loop {
         for submission in stale {
             let _ = submission.answer.send(Err(NotStored::Store(StoreError::Stale.to_string())));
         }
-        let (batches, answers): (Vec<_>, Vec<_>) =
-            submissions.into_iter().map(|submission| (submission.prepared, submission.answer)).unzip();
+        let (batches, answers): (Vec<_>, Vec<_>) = submissions
+            .into_iter()
+            .map(|Submission { prepared, turn, answer }| (prepared, (turn, answer)))
+            .unzip();
         let outcome = self.room.check().and_then(|()| {
             let now = i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
             self.writer.apply(batches, now).map_err(|error| not_stored(&error))
@@ -212,14 +249,18 @@ impl Loop {
         match outcome {
             Ok(applied) => {
                 self.metrics.committed(&applied, began.elapsed());
-                for (answer, applied) in answers.into_iter().zip(applied) {
+                for ((turn, answer), applied) in answers.into_iter().zip(applied) {
+                    drop(turn);
                     let _ = answer.send(Ok(applied));
                 }
             }
             Err(error) => {
                 tracing::error!(%error, batches = answers.len(), "nothing was stored");
                 self.metrics.transactions_failed.inc();
-                answers.into_iter().for_each(|answer| drop(answer.send(Err(error.clone()))));
+                for (turn, answer) in answers {
+                    drop(turn);
+                    let _ = answer.send(Err(error.clone()));
+                }
             }
         }
     }

@@ -52,7 +52,50 @@ struct Table {
 
 pub struct Connection {
     leave: Notify,
-    age: Mutex<u64>,
+    /// Changed under the table's lock.
+    state: Mutex<State>,
+}
+
+/// A connection has several requests at a time with HTTP/2.
+#[derive(Default)]
+struct State {
+    /// Its place in the table, if it is there.
+    age: Option<u64>,
+    requests: usize,
+    is_gone: bool,
+}
+
+/// A request that has come as a whole, until it is answered or given up: its connection is not sent away.
+pub struct InProgress {
+    open: Arc<Open>,
+    connection: Arc<Connection>,
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.open.change(&self.connection, |state| state.requests -= 1);
+    }
+}
+
+/// A request whose body may still be on its way. Whoever sends it slowly keeps no place: the connection counts as idle until
+/// all of it is there.
+#[derive(Clone)]
+pub struct Coming(Arc<Mutex<Option<InProgress>>>, Arc<Open>, Arc<Connection>);
+
+impl Coming {
+    fn of(open: &Arc<Open>, connection: &Arc<Connection>) -> Coming {
+        // Others have been idle for longer than this one, which has just said something.
+        open.change(connection, |state| state.requests += 1);
+        open.change(connection, |state| state.requests -= 1);
+        Coming(Arc::default(), open.clone(), connection.clone())
+    }
+
+    /// All of it is there.
+    pub fn is_there(&self) {
+        let Coming(request, open, connection) = self;
+        let mut request = request.lock().unwrap_or_else(PoisonError::into_inner);
+        request.get_or_insert_with(|| open.begin(connection));
+    }
 }
 
 impl Connection {
@@ -68,26 +111,40 @@ impl Open {
     }
 
     fn enter(&self) -> Arc<Connection> {
-        let mut table = self.lock();
-        table.next += 1;
-        let connection = Arc::new(Connection { leave: Notify::new(), age: Mutex::new(table.next) });
-        let age = table.next;
-        table.by_age.insert(age, connection.clone());
+        let connection = Arc::new(Connection { leave: Notify::new(), state: Mutex::default() });
+        self.change(&connection, |_| {});
         connection
     }
 
-    /// A connection with a request in progress is not in the table: it cannot be sent away.
-    fn busy(&self, connection: &Connection) {
-        let age = *connection.age.lock().unwrap_or_else(PoisonError::into_inner);
-        self.lock().by_age.remove(&age);
+    fn leave(&self, connection: &Arc<Connection>) {
+        self.change(connection, |state| state.is_gone = true);
     }
 
-    fn idle(&self, connection: &Arc<Connection>) {
+    /// A connection with a request in progress is not in the table: it cannot be sent away.
+    fn begin(self: &Arc<Self>, connection: &Arc<Connection>) -> InProgress {
+        self.change(connection, |state| state.requests += 1);
+        InProgress { open: self.clone(), connection: connection.clone() }
+    }
+
+    /// Changes what a connection does, and puts it where it belongs then.
+    fn change(&self, connection: &Arc<Connection>, change: impl FnOnce(&mut State)) {
         let mut table = self.lock();
-        table.next += 1;
-        let age = table.next;
-        *connection.age.lock().unwrap_or_else(PoisonError::into_inner) = age;
-        table.by_age.insert(age, connection.clone());
+        let mut state = connection.state.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut state);
+        let is_idle = state.requests == 0 && !state.is_gone;
+        match (is_idle, state.age) {
+            (true, None) => {
+                table.next += 1;
+                let age = table.next;
+                table.by_age.insert(age, connection.clone());
+                state.age = Some(age);
+            }
+            (false, Some(age)) => {
+                table.by_age.remove(&age);
+                state.age = None;
+            }
+            _ => {}
+        }
     }
 
     /// Sends the connection away that has been idle longest; says whether there was one.
@@ -124,7 +181,7 @@ impl Front {
             tokio::spawn(async move {
                 let _ = stream.set_nodelay(true);
                 serve_one(stream, peer, tls, router, &open, &connection, stop).await;
-                open.busy(&connection);
+                open.leave(&connection);
                 drop(place);
             });
         }
@@ -179,12 +236,12 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let service = hyper::service::service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(connection.clone());
-        let request = request.map(|body| Timely::new(body, BODY_SECONDS));
-        open.busy(connection);
-        let (router, open, connection) = (router.clone(), open.clone(), connection.clone());
+        let coming = Coming::of(open, connection);
+        let request = request.map(|body| Timely::new(body, BODY_SECONDS, coming.clone()));
+        let router = router.clone();
         async move {
             let response = router.oneshot(request).await;
-            open.idle(&connection);
+            drop(coming);
             response
         }
     });
@@ -205,4 +262,31 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
     talk.as_mut().graceful_shutdown();
     let _ = talk.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_with_a_request_in_progress_stays_and_without_one_it_goes_once() {
+        let open = Arc::new(Open::default());
+        let (first, second) = (open.enter(), open.enter());
+        let (one, two) = (open.begin(&first), open.begin(&first));
+        drop(one);
+        assert!(open.evict(), "the second has none");
+        assert!(!open.evict(), "the first has another");
+        drop(two);
+        let again = open.begin(&first);
+        assert!(!open.evict());
+        drop(again);
+        assert!(open.evict() && !open.evict());
+        // A request may end after its connection.
+        let third = open.enter();
+        let late = open.begin(&third);
+        open.leave(&third);
+        drop(late);
+        open.leave(&second);
+        assert!(!open.evict());
+    }
 }

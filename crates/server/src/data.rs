@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::private;
 use crate::serve::SITE;
+use crate::token_file;
 use crate::tokens::{self, Grant};
 
 /// Held by the server that serves from the directory.
@@ -22,11 +23,11 @@ pub struct DataDir {
 }
 
 /// What a data directory has before its first server.
-const BEFORE: [&str; 2] = [SITE, LOCK];
+const BEFORE: [&str; 3] = [SITE, LOCK, token_file::LOCK];
 
 /// Whose mode is changed must be a data directory: not somebody's home that was named by mistake.
 fn check_own(path: &Path) -> anyhow::Result<()> {
-    if path.join(tokens::FILE).exists() || path.join(store::FILE).exists() {
+    if path.join(token_file::FILE).exists() || path.join(store::FILE).exists() {
         return Ok(());
     }
     let entries = fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -63,15 +64,15 @@ impl DataDir {
     /// The administrator's token, and one for agents on this machine.
     fn make_first_tokens(&self) -> io::Result<()> {
         for (id, grant) in [("admin", Grant::Admin), ("ingest", Grant::Ingest)] {
-            let list = self.path.join(tokens::FILE);
-            let mut known = tokens::load(&list)?;
-            if known.iter().any(|token| token.id == id) {
-                continue;
-            }
-            let (secret, token) = tokens::make(id, grant, None)?;
-            known.push(token);
-            tokens::write_secret(&self.path.join(format!("{id}.token")), &secret)?;
-            tokens::save(&list, known)?;
+            let made: io::Result<()> = token_file::change(&self.path.join(token_file::FILE), |content| {
+                if content.tokens.iter().any(|token| token.id == id) {
+                    return Ok(());
+                }
+                let (secret, token) = tokens::make(id, grant, None)?;
+                content.tokens.push(token);
+                token_file::write_secret(&self.path.join(format!("{id}.token")), &secret)
+            });
+            made?;
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! How a request is refused: a status, a reason in words, and when to come again.
 
+use std::net::IpAddr;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -23,6 +25,8 @@ pub enum ApiError {
     #[error("{0}")]
     Unusable(String),
     #[error("{0}")]
+    Conflict(String),
+    #[error("{0}")]
     NotFound(String),
     #[error("{0}")]
     TooLarge(String),
@@ -34,6 +38,8 @@ pub enum ApiError {
     Long(f64),
     #[error("host {0} sends more than its share: try again later")]
     Rate(String),
+    #[error("too many wrong tokens came from {0}: try again later")]
+    Wrong(IpAddr),
     #[error(transparent)]
     Crowded(#[from] Crowded),
     #[error("answers that you asked for wait to be read: read them, or ask again later")]
@@ -81,8 +87,10 @@ impl ApiError {
             ApiError::UnsupportedMedia(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ApiError::Timeout(_) => StatusCode::REQUEST_TIMEOUT,
             ApiError::Long(_) => StatusCode::GATEWAY_TIMEOUT,
-            ApiError::Rate(_) | ApiError::Crowded(_) | ApiError::Unread => StatusCode::TOO_MANY_REQUESTS,
-            ApiError::Store(StoreError::Quota(_)) => StatusCode::CONFLICT,
+            ApiError::Rate(_) | ApiError::Wrong(_) | ApiError::Crowded(_) | ApiError::Unread => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            ApiError::Conflict(_) | ApiError::Store(StoreError::Quota(_)) => StatusCode::CONFLICT,
             ApiError::NotStored(_) => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::Store(_) | ApiError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -92,7 +100,7 @@ impl ApiError {
     fn retry_after(&self) -> Option<&'static str> {
         match self {
             ApiError::Rate(_) | ApiError::Crowded(_) | ApiError::Unread => Some("5"),
-            ApiError::NotStored(NotStored::DiskFull { .. }) => Some("30"),
+            ApiError::Wrong(_) | ApiError::NotStored(NotStored::DiskFull { .. }) => Some("30"),
             ApiError::NotStored(_) => Some("2"),
             _ => None,
         }

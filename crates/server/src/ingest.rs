@@ -16,7 +16,8 @@ use store::Prepared;
 use crate::app::App;
 use crate::body::{self, Received};
 use crate::error::ApiError;
-use crate::tokens::Token;
+use crate::places::Place;
+use crate::tokens::{Grant, Token};
 use crate::wishes;
 
 /// The largest window a compressed batch may need: 8 MiB of memory.
@@ -33,7 +34,7 @@ pub struct IngestLimits {
 
 impl Default for IngestLimits {
     fn default() -> Self {
-        IngestLimits { body: 8 << 20, decompressed: 64 << 20 }
+        IngestLimits { body: 8 << 20, decompressed: 16 << 20 }
     }
 }
 
@@ -57,31 +58,54 @@ pub async fn ingest(
 }
 
 async fn receive(app: &Arc<App>, from: IpAddr, headers: &HeaderMap, body: Body) -> Result<Reply, ApiError> {
-    let (token, is_compressed) = admit(app, from, headers)?;
+    let Admitted { token, is_compressed, turn } = admit(app, from, headers)?;
     let Received { bytes: body, room } = body::read(body, app.limits, &app.bodies.of_agents).await?;
     // Decompressing and decoding take a core's time, not the reactor's; waiting for the disk does not.
-    let core = app.decoders.acquire().await;
+    let core = app.decoders.clone().acquire_owned().await;
     let app_ = app.clone();
-    let decoded =
-        tokio::task::spawn_blocking(move || decode(&app_, &body, is_compressed, &token, from)).await;
-    drop((core, room));
-    let prepared = decoded.map_err(|_| ApiError::BadRequest("the batch cannot be decoded".into()))??;
+    // Whoever sent it may be gone: what it takes is given back when it is done all the same.
+    let decoding = move || {
+        let prepared = decode(&app_, &body, is_compressed, &token, from);
+        drop((core, room));
+        prepared.map(|prepared| (prepared, turn))
+    };
+    let decoded = tokio::task::spawn_blocking(decoding).await;
+    let (prepared, turn) =
+        decoded.map_err(|_| ApiError::BadRequest("the batch cannot be decoded".into()))??;
     let host = prepared.host.clone();
-    let applied = app.committer.store(prepared).await?;
+    let applied = app.committer.store(prepared, turn).await?;
     let rates = app.job_rates.of_host(&host, &wishes::jobs(headers), Timestamp::now());
     let (stored, duplicate, unknown) = (applied.stored, applied.duplicate, applied.unknown);
     Ok(Reply { stored, duplicate, unknown, settings: app.wishes.current(), rates })
 }
 
+/// A batch that may be read.
+struct Admitted {
+    token: Token,
+    is_compressed: bool,
+    /// A host with a token of its own has one batch here at a time.
+    turn: Option<Place>,
+}
+
 /// What is said before the body is read: whether the token may send anything at all, and whether the body is compressed. Whose
-/// records they are is in the body.
-fn admit(app: &App, from: IpAddr, headers: &HeaderMap) -> Result<(Token, bool), ApiError> {
+/// records they are is in the body, but of a host with a token of its own it is known, and what it sends counts whatever it is.
+fn admit(app: &App, from: IpAddr, headers: &HeaderMap) -> Result<Admitted, ApiError> {
     let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = app.tokens.check(authorization, Timestamp::now())?;
     if !token.may_send(from) {
         return Err(ApiError::Forbidden(format!("token {:?} may not send records from {from}", token.id)));
     }
-    Ok((token, encoding(headers)?))
+    let is_compressed = encoding(headers)?;
+    let turn = match &token.grant {
+        Grant::Node { host } => Some(take_turn(app, host)?),
+        _ => None,
+    };
+    Ok(Admitted { token, is_compressed, turn })
+}
+
+fn take_turn(app: &App, host: &str) -> Result<Place, ApiError> {
+    let turn = app.hosts.take(host, 1).filter(|_| app.rates.take(host, Instant::now()));
+    turn.ok_or_else(|| ApiError::Rate(host.to_owned()))
 }
 
 /// Whether the body is compressed.
@@ -121,7 +145,7 @@ fn decode(
             token.id, batch.host
         )));
     }
-    if !app.rates.take(batch.host, Instant::now()) {
+    if token.grant == Grant::Ingest && !app.rates.take(batch.host, Instant::now()) {
         return Err(ApiError::Rate(batch.host.to_owned()));
     }
     Ok(store::prepare(&batch, &app.catalogue)?)

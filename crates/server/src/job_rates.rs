@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use record::rate::{JOBS_MAX, JobRate, is_job_name};
 use serde::{Deserialize, Serialize};
 
-use crate::tokens::write_secret;
+use crate::token_file::write_secret;
 
 /// The file's name in the data directory.
 const FILE: &str = "rates.json";

@@ -11,11 +11,11 @@ use condition::Condition;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json as value};
-use store::After;
 use store::jobs::{
     Columns, FIXED, GroupSort, JobAfter, JobColumn, JobsBy, Page, Tagged, USUAL, USUAL_ORDER, Which,
 };
 use store::tags::Declared;
+use store::{After, Kinds};
 use utoipa::IntoParams;
 
 use crate::app::App;
@@ -45,6 +45,9 @@ pub struct Jobs {
     r#where: Option<String>,
     /// Another one that must hold as well: what was chosen besides, so that an error in one points at its own place.
     also: Option<String>,
+    /// Of this kind: `job`, `session` (of somebody who logged in, outside any batch job) or `all`. Unless given, `job` where a batch
+    /// system has told of any; `all` where none has, where jobs are grouped by kind, and where a condition names the column `kind`.
+    kind: Option<String>,
     /// With all of these tags, with commas between them.
     all: Option<String>,
     /// With one of these tags, with commas between them; of several lists, with `;` between them, one of each.
@@ -75,7 +78,7 @@ pub struct Jobs {
     limit: Option<u64>,
     /// Behind this place: the `next` of the answer before.
     after: Option<String>,
-    /// One row for those that have this in common: cluster, user, project, partition, state, name, node, program, tag, month, week, day,
+    /// One row for those that have this in common: cluster, kind, user, project, partition, state, name, node, program, tag, month, week, day,
     /// hour (of the day), weekday. With times, and in groups of time, a job counts for the time that it ran then: `started` and waits
     /// are of jobs that began then, hours are in proportion.
     group_by: Option<String>,
@@ -198,6 +201,17 @@ impl Jobs {
             node: self.node.as_deref().map(named_nodes).transpose()?,
             since_ns: self.since.map(nanos),
             until_ns: self.until.map(nanos),
+            kinds: self.kinds()?,
+        })
+    }
+
+    fn kinds(&self) -> Result<Kinds, ApiError> {
+        let Some(name) = &self.kind else { return Ok(Kinds::Usual) };
+        Kinds::named(name).ok_or_else(|| {
+            let nearest = condition::nearest(name, Kinds::NAMES.into_iter());
+            let meant = nearest.map_or(String::new(), |nearest| format!("; is it `{nearest}`?"));
+            let known = Kinds::NAMES.join(", ");
+            ApiError::BadRequest(format!("there is no kind `{name}` of jobs, but {known}{meant}"))
         })
     }
 

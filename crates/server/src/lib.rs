@@ -4,6 +4,7 @@
 //! [`asker`] and [`rate`] whether it may, and hands what is to be stored to the one writing thread ([`committer`]).
 //! Questions go to the store through [`readers`], with the sight of whoever asks.
 //! The administrator's own machine has a second way in ([`control`]): backups, and deleting; its users have a way to a token ([`login`]).
+//! Agents get theirs with an enrollment token ([`enroll`], by the rules of [`enrollment`]).
 
 pub mod account;
 pub mod app;
@@ -16,6 +17,8 @@ pub mod connections;
 pub mod control;
 pub mod data;
 pub mod deliver;
+pub mod enroll;
+pub mod enrollment;
 pub mod error;
 pub mod ingest;
 pub mod job_rates;
@@ -38,12 +41,14 @@ pub mod retention;
 pub mod rounds;
 pub mod rules_watch;
 pub mod searches;
+pub mod secret;
 pub mod serve;
 pub mod settings;
 pub mod site;
 pub mod summaries;
 pub mod tags;
 pub mod tls;
+pub mod token_file;
 pub mod token_uses;
 pub mod tokens;
 pub mod wishes;

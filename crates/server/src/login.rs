@@ -16,7 +16,8 @@ use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 
 use crate::rate::{Rates, Share};
-use crate::tokens::{self, Grant, Token};
+use crate::token_file::{self, Content};
+use crate::tokens::{Grant, Token};
 
 /// How long such a token is good for: whoever works here gets the next one when it ends.
 const DAYS: i64 = 30;
@@ -36,7 +37,7 @@ pub fn start(socket: &Path, data: &Path) -> io::Result<()> {
     let listener = UnixListener::bind(socket)?;
     // Everybody may ask; each gets their own.
     fs::set_permissions(socket, fs::Permissions::from_mode(0o666))?;
-    let path = data.join(tokens::FILE);
+    let path = data.join(token_file::FILE);
     let rates = Rates::new(SHARE);
     let listen = move || listener.incoming().flatten().for_each(|stream| serve(&stream, &path, &rates));
     thread::Builder::new().name("login".into()).spawn(listen)?;
@@ -66,24 +67,24 @@ fn token(stream: &UnixStream, tokens: &Path, rates: &Rates) -> io::Result<Value>
     }
     let now = Timestamp::now();
     let expires = now + SignedDuration::from_hours(24 * DAYS);
-    make_room(tokens, &user, now)?;
-    let secret = tokens::add(tokens, Grant::User { user: user.clone() }, Some(expires))?;
+    let secret: io::Result<String> = token_file::change(tokens, |content| {
+        make_room(content, &user, now);
+        token_file::add_to(content, Grant::User { user: user.clone() }, Some(expires))
+    });
+    let secret = secret?;
     tracing::info!(user, "a token for a user of this machine");
     Ok(json!({"user": user, "token": secret, "expires": expires}))
 }
 
 /// Tokens that have ended are forgotten, and of too many the oldest ends.
-fn make_room(path: &Path, user: &str, now: Timestamp) -> io::Result<()> {
-    let mut known = tokens::load(path)?;
+fn make_room(content: &mut Content, user: &str, now: Timestamp) {
+    let known = &mut content.tokens;
     let is_own = |token: &Token| matches!(&token.grant, Grant::User { user: own } if own == user);
-    let has_ended = |token: &Token| token.revoked.is_some() || token.expires.is_some_and(|end| end <= now);
-    let before = known.len();
-    known.retain(|token| !(is_own(token) && token.expires.is_some() && has_ended(token)));
+    known.retain(|token| !(is_own(token) && token.expires.is_some() && token.check(now).is_err()));
     while known.iter().filter(|token| is_own(token) && token.expires.is_some()).count() >= OF_ONE {
         let Some(oldest) = known.iter().position(|token| is_own(token) && token.expires.is_some()) else {
             break;
         };
         known.remove(oldest);
     }
-    if known.len() < before { tokens::save(path, known) } else { Ok(()) }
 }

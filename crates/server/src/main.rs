@@ -1,7 +1,6 @@
 //! The `jobglass-server` command.
 #![warn(clippy::print_stderr)]
 
-use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use clap_complete::Shell;
 use jiff::Timestamp;
 use server::backup;
 use server::control::{self, Line, Request};
@@ -19,9 +17,9 @@ use server::rate::Share;
 use server::readers::Questions;
 use server::serve::{self, Options};
 use server::settings;
-use server::token_uses;
-use server::tokens::{self, Grant, Token};
 use store::{Forget, Forgotten};
+
+use token_command::TokenCommand;
 
 /// Writes a line to standard error. Not as `eprintln!` does it, which panics where nobody reads.
 macro_rules! say {
@@ -30,14 +28,20 @@ macro_rules! say {
     }};
 }
 
+// It uses the macro above.
+mod token_command;
+
 /// Stores what the agents of a cluster send, and answers questions about it.
 #[derive(Parser)]
 #[command(name = "jobglass-server", version, about, args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   jobglass-server --data /var/lib/jobglass --listen 127.0.0.1:8765
-  jobglass-server --data /var/lib/jobglass --listen 0.0.0.0:8765 --tls-cert cert.pem --tls-key key.pem
-  jobglass-server token create --data /var/lib/jobglass --host n0001
-  jobglass-server token create --data /var/lib/jobglass --user alice --expires 2027-01-31T00:00:00Z
+  jobglass-server --data /var/lib/jobglass --listen 0.0.0.0:8765 \\
+    --tls-cert cert.pem --tls-key key.pem
+  jobglass-server token create --data /var/lib/jobglass \\
+    --enroll --host 'n[0001-3000]'
+  jobglass-server token create --data /var/lib/jobglass \\
+    --user alice --expires 2027-01-31T00:00:00Z
   jobglass-server backup --data /var/lib/jobglass /backup/jobglass-2026-11-16
 
 At its first start it writes admin.token and ingest.token into the data directory.")]
@@ -50,7 +54,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make, list and revoke tokens
+    /// Make, list, approve and revoke tokens
     #[command(subcommand)]
     Token(TokenCommand),
     /// Switch all agents on or off; each hears it with its next batch
@@ -180,41 +184,6 @@ struct Serve {
     log_json: bool,
 }
 
-#[derive(Subcommand)]
-enum TokenCommand {
-    /// Make a token for the agent of a host, or for a user; it is shown once
-    #[command(after_help = "Examples:
-  jobglass-server token create --data /var/lib/jobglass --host n0001 >agent.token
-  jobglass-server token create --data /var/lib/jobglass --host 'n[0001-0128]'   # a line for each: host and token
-  jobglass-server token create --data /var/lib/jobglass --user alice --expires 2027-01-31T00:00:00Z")]
-    #[command(group = clap::ArgGroup::new("whom").required(true))]
-    Create {
-        #[arg(long, value_name = "DIR")]
-        data: PathBuf,
-        /// The host the token may speak for; a list such as n[0001-0128] makes a token for each
-        #[arg(long, value_name = "HOSTS", group = "whom")]
-        host: Option<String>,
-        /// The user who may ask with it; what they see and may do is up to their role
-        #[arg(long, value_name = "NAME", group = "whom")]
-        user: Option<String>,
-        /// When it ends, for example 2027-01-31T00:00:00Z
-        #[arg(long, value_name = "TIME")]
-        expires: Option<Timestamp>,
-    },
-    /// Show all tokens, without their secrets, and when each was last used
-    List {
-        #[arg(long, value_name = "DIR")]
-        data: PathBuf,
-    },
-    /// Make a token worthless, from the next request on
-    Revoke {
-        #[arg(long, value_name = "DIR")]
-        data: PathBuf,
-        /// The token's name, as `list` shows it
-        id: String,
-    },
-}
-
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // Whatever else this command makes has what users run in it, or tokens.
@@ -222,12 +191,14 @@ fn main() -> ExitCode {
         private::set_umask();
     }
     let outcome = match (arguments.command, arguments.serve) {
-        (Some(Command::Token(command)), _) => token(command),
+        (Some(Command::Token(command)), _) => token_command::run(command),
         (Some(Command::Agents { switch, data }), _) => agents(switch, &data),
         (Some(Command::Backup { data, target }), _) => backup(&data, &target),
         (Some(Command::Restore { data, from }), _) => restore(&from, &data),
         (Some(Command::Forget { data, user, before }), _) => forget(&data, user, before),
-        (Some(Command::Generate { dir }), _) => generate(&dir),
+        (Some(Command::Generate { dir }), _) => {
+            manual::generate(&Arguments::command(), &dir).map_err(Into::into)
+        }
         (None, Some(serve)) => run(serve),
         (None, None) => Err(anyhow::anyhow!("--data DIR is missing; see jobglass-server --help")),
     };
@@ -322,111 +293,32 @@ fn forget(data: &Path, user: Option<String>, before: Option<Timestamp>) -> anyho
     Ok(())
 }
 
-fn generate(dir: &Path) -> anyhow::Result<()> {
-    let (man, completions) = (dir.join("man/man1"), dir.join("completions"));
-    for dir in [&man, &completions] {
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    }
-    let command = Arguments::command();
-    clap_mangen::generate_to(command.clone(), &man).context("cannot write man pages")?;
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut command.clone(), "jobglass-server", &completions)
-            .context("cannot write completions")?;
-    }
-    Ok(())
-}
-
 fn agents(switch: Switch, data: &Path) -> anyhow::Result<()> {
-    load(data)?;
+    token_command::load(data)?;
     settings::switch(data, switch == Switch::On)
         .with_context(|| format!("cannot write the settings in {}", data.display()))
 }
 
-/// Prints what was asked for. Whoever leaves before the end has read enough.
-#[allow(clippy::disallowed_methods, reason = "it is this command's own")]
-fn print(text: &str) -> io::Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use testkit::examples;
 
-fn token(command: TokenCommand) -> anyhow::Result<()> {
-    match command {
-        TokenCommand::Create { data, host, user, expires } => {
-            let (path, _) = load(&data)?;
-            print(&match (host, user) {
-                (Some(list), _) => node_tokens(&path, &list, expires)?,
-                (None, Some(user)) => tokens::add(&path, Grant::User { user }, expires)? + "\n",
-                (None, None) => bail!("--host or --user is missing"),
-            })?;
-        }
-        TokenCommand::List { data } => {
-            let uses = token_uses::load(&data);
-            let rows = load(&data)?.1.into_iter().map(|token| row(&token, uses.get(&token.id)));
-            print(&table(["TOKEN", "GOOD FOR", "STATE", "CREATED", "LAST USED"], rows.collect()))?;
-        }
-        TokenCommand::Revoke { data, id } => {
-            let (path, mut known) = load(&data)?;
-            let Some(token) = known.iter_mut().find(|token| token.id == id) else {
-                bail!("there is no token {id:?}; see jobglass-server token list");
-            };
-            token.revoked.get_or_insert_with(Timestamp::now);
-            tokens::save(&path, known)?;
+    use super::*;
+
+    /// What is printed by `--help` on a terminal of 80 columns, and by `man`.
+    #[test]
+    fn examples_in_help_can_be_pasted() {
+        let dir = tempfile::tempdir().unwrap();
+        manual::generate(&Arguments::command(), dir.path()).unwrap();
+        let pages = std::fs::read_dir(dir.path().join("man/man1")).unwrap();
+        let pages =
+            pages.map(|page| String::from_utf8(std::fs::read(page.unwrap().path()).unwrap()).unwrap());
+        let texts: Vec<String> = manual::helps(&Arguments::command()).into_iter().chain(pages).collect();
+        let typed: Vec<_> = texts.iter().flat_map(|text| examples(text, "jobglass-server")).collect();
+        assert!(typed.len() > 16, "only {} examples", typed.len());
+        for words in typed {
+            let parsed = Arguments::try_parse_from(["jobglass-server".to_owned()].iter().chain(&words));
+            assert!(parsed.is_ok(), "jobglass-server {words:?}: {}", parsed.err().unwrap());
         }
     }
-    Ok(())
-}
-
-/// A token for each host of a list: alone where there is one, else each behind its host.
-fn node_tokens(path: &Path, list: &str, expires: Option<Timestamp>) -> anyhow::Result<String> {
-    let mut hosts = hostlist::expand(list).with_context(|| format!("--host {list:?} is no list of hosts"))?;
-    let mut known = HashSet::new();
-    hosts.retain(|host| known.insert(host.clone()));
-    if hosts.is_empty() {
-        bail!("--host {list:?} names no host");
-    }
-    let grants = hosts.iter().map(|host| Grant::Node { host: host.clone() }).collect();
-    let secrets = tokens::add_all(path, grants, expires)?;
-    Ok(match &secrets[..] {
-        [secret] => format!("{secret}\n"),
-        _ => hosts.iter().zip(&secrets).map(|(host, secret)| format!("{host} {secret}\n")).collect(),
-    })
-}
-
-fn load(data: &Path) -> anyhow::Result<(PathBuf, Vec<Token>)> {
-    let path = data.join(tokens::FILE);
-    if !path.exists() {
-        bail!("{} is not there: is {} the data directory of a server?", path.display(), data.display());
-    }
-    let known = tokens::load(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok((path, known))
-}
-
-/// Columns below their headers.
-fn table<const N: usize>(headers: [&str; N], rows: Vec<[String; N]>) -> String {
-    let rows: Vec<[String; N]> = std::iter::once(headers.map(str::to_owned)).chain(rows).collect();
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
-}
-
-fn row(token: &Token, last_use: Option<&Timestamp>) -> [String; 5] {
-    let grant = match &token.grant {
-        Grant::Admin => "admin".to_owned(),
-        Grant::Ingest => "ingest from this machine".to_owned(),
-        Grant::Node { host } => format!("node {host}"),
-        Grant::User { user } => format!("user {user}"),
-    };
-    let state = match (token.revoked, token.expires) {
-        (Some(time), _) => format!("revoked {time:.0}"),
-        (None, Some(time)) => format!("until {time:.0}"),
-        (None, None) => "valid".to_owned(),
-    };
-    let last_use = last_use.map_or("never".to_owned(), |time| format!("{time:.0}"));
-    [token.id.clone(), grant, state, format!("{:.0}", token.created), last_use]
 }

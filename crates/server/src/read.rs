@@ -45,6 +45,9 @@ pub struct Which {
     /// Only what ended with an exit code other than 0, or by a signal.
     #[serde(default)]
     failed: bool,
+    /// Only what runs: reported as running by an agent that is heard.
+    #[serde(default)]
+    running: bool,
     /// Whatever ran at this time or later.
     #[param(value_type = Option<String>, format = DateTime)]
     since: Option<Timestamp>,
@@ -77,6 +80,7 @@ impl Which {
             host: self.host,
             pid: self.pid,
             is_failed: self.failed,
+            is_running: self.running,
             since_ns: self.since.map(nanos),
             until_ns: self.until.map(nanos),
             limit: Some(limit + 1),
@@ -314,7 +318,20 @@ pub struct Uses {
 pub async fn uses(asker: Asker, State(app): State<Arc<App>>, query: Asked<Uses>) -> Result<Part, ApiError> {
     let Uses { pattern, group_by, cluster, job, user, exe, host, since, until, limit, after } = asked(query)?;
     check_glob(&pattern)?;
-    let which = Which { cluster, job, user, exe, host, pid: None, failed: false, since, until, limit, after };
+    let which = Which {
+        cluster,
+        job,
+        user,
+        exe,
+        host,
+        pid: None,
+        failed: false,
+        running: false,
+        since,
+        until,
+        limit,
+        after,
+    };
     let (filter, limit) = which.filter(1)?;
     let after = filter.after.clone();
     let rows = ask(&app, &asker.sight, move |reader| reader.uses(&pattern, group_by.into(), &filter)).await?;
@@ -582,7 +599,7 @@ pub async fn whoami(asker: Asker) -> Json<Value> {
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Jobglass", description = "What ran on a cluster, and what it loaded."),
-    paths(crate::ingest::ingest, crate::account::account, crate::measure::measure, crate::site::tell, crate::site::site, crate::site::describe, crate::site::descriptions, crate::jobs::jobs, crate::jobs::columns, crate::jobs::export, crate::tags::list, crate::searches::list, crate::searches::save, crate::searches::forget, crate::own_tags::declare, crate::own_tags::retire, crate::tags::count, crate::tags::explain, crate::tags::trial, crate::tags::begin_run, crate::tags::last_run, crate::tags::software_tags, crate::tags::tag_software, crate::assign::assign, crate::opinions::opine, crate::opinions::opinions, crate::notes::notes, crate::notes::add_note, crate::notes::remove_note, crate::notes::cases, crate::notes::open_case, crate::notes::add_to_case, crate::proposals::proposals, crate::proposals::propose, crate::proposals::decide, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules, whoami,
+    paths(crate::ingest::ingest, crate::enroll::enroll, crate::account::account, crate::measure::measure, crate::site::tell, crate::site::site, crate::site::describe, crate::site::descriptions, crate::jobs::jobs, crate::jobs::columns, crate::jobs::export, crate::tags::list, crate::searches::list, crate::searches::save, crate::searches::forget, crate::own_tags::declare, crate::own_tags::retire, crate::tags::count, crate::tags::explain, crate::tags::trial, crate::tags::begin_run, crate::tags::last_run, crate::tags::software_tags, crate::tags::tag_software, crate::assign::assign, crate::opinions::opine, crate::opinions::opinions, crate::notes::notes, crate::notes::add_note, crate::notes::remove_note, crate::notes::cases, crate::notes::open_case, crate::notes::add_to_case, crate::proposals::proposals, crate::proposals::propose, crate::proposals::decide, processes, programs, libraries, modules, uses, job, series, nodes, top, short_jobs, env_check, env_rules, whoami,
         crate::wishes::rate, crate::wishes::set_rate, crate::wishes::remove_rate, crate::wishes::wishes),
     components(schemas(Rows, Checked, crate::wishes::NewRate, crate::notes::NewNote, crate::notes::NewCase, crate::notes::CaseNews, crate::proposals::NewProposal, crate::proposals::NewDecision, crate::searches::NewSearch, crate::own_tags::NewTag)),
     modifiers(&Tokens)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 /// The thread, and the way to end it.
@@ -28,6 +28,11 @@ impl Rounds {
         };
         let thread = thread::Builder::new().name(name.into()).spawn(work)?;
         Ok(Rounds { thread, is_stopping })
+    }
+
+    /// To wake it before its time.
+    pub fn thread(&self) -> &Thread {
+        self.thread.thread()
     }
 
     /// What it is at is still finished. Not to be called where nothing may wait.

@@ -11,12 +11,13 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::app::{App, Bodies, places_for_decoders, router};
+use crate::app::{App, Bodies, places_for_decoders, places_for_hosts, router};
 use crate::committer::Committer;
 use crate::connections::Front;
 use crate::control::Control;
 use crate::data::DataDir;
 use crate::deliver;
+use crate::enroll::Enrolling;
 use crate::ingest::IngestLimits;
 use crate::job_rates::JobRates;
 use crate::judging;
@@ -30,6 +31,7 @@ use crate::rules_watch;
 use crate::settings::Wishes;
 use crate::summaries;
 use crate::tls::Tls;
+use crate::token_file;
 use crate::tokens::Tokens;
 use crate::writing;
 
@@ -88,6 +90,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let rules_watch = rules_watch::start(site_path(options), store.clone(), committer.clone())?;
     let tokens = Tokens::open(&data.path)?;
     let token_uses = tokens.uses.clone().start_keeping()?;
+    let enrolling = Enrolling::start(data.path.join(token_file::FILE))?;
     let tls =
         options.tls.as_ref().map(|(certificate, key)| Tls::open(certificate, key)).transpose()?.map(Arc::new);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -96,6 +99,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             listen(options.listen).with_context(|| format!("cannot listen at {}", options.listen))?;
         let app = Arc::new(App {
             tokens,
+            enrolling,
             limits: IngestLimits::default(),
             rates: Rates::new(options.share),
             committer,
@@ -103,6 +107,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             metrics: metrics.clone(),
             bodies: Bodies::default(),
             decoders: places_for_decoders(),
+            hosts: places_for_hosts(),
             readers: Arc::new(Readers::new(store.clone(), options.questions)),
             changes: writing::places(),
             answers: deliver::room(),

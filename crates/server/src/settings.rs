@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use record::batch::Settings;
 
-use crate::tokens::write_secret;
+use crate::token_file::write_secret;
 
 /// The file's name in the data directory.
 pub const FILE: &str = "settings.json";

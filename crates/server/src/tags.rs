@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::Filter;
-use store::jobs::{FIXED, Origin, Tagged, Wanted, Which};
+use store::jobs::{FIXED, Origin, Period, Tagged, Wanted, Which};
 use store::query::tags::{Explain, TagsBy, run_row};
 use store::tags::{Declared, Kind, Known, Software, wished};
 use tags::Space;
@@ -109,11 +109,30 @@ pub fn origin(text: &str) -> Result<Origin, ApiError> {
     }
 }
 
+/// Of which time jobs are counted; of all unless given.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct When {
+    /// Jobs that waited or ran at this time or later.
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    /// Jobs that waited or ran before this time.
+    #[param(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+}
+
 /// Tags that are declared, with how many jobs have them.
-#[utoipa::path(get, path = "/api/v1/tags", security(("token" = [])),
-    responses((status = 200, body = Rows), (status = 401), (status = 403)))]
-pub async fn list(asker: Asker, State(app): State<Arc<App>>) -> Result<Json<Rows>, ApiError> {
-    Ok(Rows::new(ask(&app, &asker.sight, |reader| reader.tag_list()).await?, u64::MAX))
+#[utoipa::path(get, path = "/api/v1/tags", params(When), security(("token" = [])),
+    responses((status = 200, body = Rows), (status = 400), (status = 401), (status = 403)))]
+pub async fn list(
+    asker: Asker,
+    State(app): State<Arc<App>>,
+    query: Asked<When>,
+) -> Result<Json<Rows>, ApiError> {
+    let When { since, until } = asked(query)?;
+    let period = Period { since_ns: since.map(nanos), until_ns: until.map(nanos) };
+    Ok(Rows::new(ask(&app, &asker.sight, move |reader| reader.tag_list(period)).await?, u64::MAX))
 }
 
 /// Which jobs are counted, and by what.

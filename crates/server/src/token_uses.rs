@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::rounds::Rounds;
-use crate::tokens::write_secret;
+use crate::token_file::write_secret;
 
 /// The file's name in the data directory.
 const FILE: &str = "token-uses.json";

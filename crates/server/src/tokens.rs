@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,13 +15,13 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use record::bytes::hex;
+use record::enroll;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use crate::enrollment::Enrolled;
+use crate::secret::Digest;
+use crate::token_file::{FILE, load};
 use crate::token_uses::Uses;
-
-/// The file's name in the data directory.
-pub const FILE: &str = "tokens.json";
 
 /// What a token is good for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,8 @@ pub enum Grant {
     Node { host: String },
     /// Asks as somebody, and may what they may.
     User { user: String },
+    /// Lets agents of hosts in a list have tokens of their own, of so many hosts at most.
+    Enroll { hosts: String, uses: u32 },
 }
 
 /// A token as it is kept: not the token itself.
@@ -44,13 +46,15 @@ pub struct Token {
     pub id: String,
     #[serde(flatten)]
     pub grant: Grant,
-    /// SHA-256 of the token, in hexadecimal.
-    pub hash: String,
+    pub hash: Digest,
     pub created: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<Timestamp>,
+    /// How a host's agent came by it, if nobody gave it one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enrolled: Option<Enrolled>,
 }
 
 /// Why a token is refused.
@@ -66,11 +70,6 @@ pub enum Refused {
     Revoked,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Content {
-    tokens: Vec<Token>,
-}
-
 /// The tokens of a data directory.
 pub struct Tokens {
     path: PathBuf,
@@ -80,8 +79,8 @@ pub struct Tokens {
 
 #[derive(Default)]
 struct Read {
-    stamp: Option<(u64, i64, i64)>,
-    by_hash: Arc<HashMap<String, Token>>,
+    stamp: Option<(u64, u64, i64, i64)>,
+    by_hash: Arc<HashMap<Digest, Token>>,
 }
 
 impl Tokens {
@@ -96,13 +95,8 @@ impl Tokens {
     /// What the token in an `Authorization` header is good for.
     pub fn check(&self, header: Option<&str>, now: Timestamp) -> Result<Token, Refused> {
         let secret = header.and_then(|value| value.strip_prefix("Bearer ")).ok_or(Refused::None)?;
-        let token = self.current().get(&hash(secret.trim())).cloned().ok_or(Refused::Unknown)?;
-        if token.revoked.is_some() {
-            return Err(Refused::Revoked);
-        }
-        if token.expires.is_some_and(|expires| expires <= now) {
-            return Err(Refused::Expired);
-        }
+        let token = self.current().get(&Digest::of(secret.trim())).cloned().ok_or(Refused::Unknown)?;
+        token.check(now)?;
         self.uses.note(&token.id, now);
         Ok(token)
     }
@@ -119,14 +113,16 @@ impl Tokens {
     }
 
     /// The tokens as the file has them; the last ones that could be read if it is damaged.
-    fn current(&self) -> Arc<HashMap<String, Token>> {
+    fn current(&self) -> Arc<HashMap<Digest, Token>> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = fs::metadata(&self.path).ok().map(|meta| (meta.ino(), meta.mtime(), meta.mtime_nsec()));
+        let stamp = fs::metadata(&self.path)
+            .ok()
+            .map(|meta| (meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()));
         if stamp != read.stamp {
             match load(&self.path) {
-                Ok(tokens) => {
-                    read.by_hash =
-                        Arc::new(tokens.into_iter().map(|token| (token.hash.clone(), token)).collect());
+                Ok(content) => {
+                    let tokens = content.tokens.into_iter();
+                    read.by_hash = Arc::new(tokens.map(|token| (token.hash, token)).collect());
                 }
                 Err(error) => tracing::error!(path = %self.path.display(), %error, "cannot read the tokens"),
             }
@@ -137,10 +133,26 @@ impl Tokens {
 }
 
 impl Token {
+    /// Whether it is still good.
+    pub fn check(&self, now: Timestamp) -> Result<(), Refused> {
+        if self.revoked.is_some() {
+            return Err(Refused::Revoked);
+        }
+        match self.expires {
+            Some(expires) if expires <= now => Err(Refused::Expired),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it is the token of a host.
+    pub fn is_of(&self, host: &str) -> bool {
+        matches!(&self.grant, Grant::Node { host: own } if own == host)
+    }
+
     /// Whether this token may speak for any host at all, when it comes from an address.
     pub fn may_send(&self, from: IpAddr) -> bool {
         match &self.grant {
-            Grant::Admin | Grant::User { .. } => false,
+            Grant::Admin | Grant::User { .. } | Grant::Enroll { .. } => false,
             Grant::Ingest => from.to_canonical().is_loopback(),
             Grant::Node { .. } => true,
         }
@@ -153,68 +165,6 @@ impl Token {
     }
 }
 
-/// All tokens in a file.
-pub fn load(path: &Path) -> io::Result<Vec<Token>> {
-    let text = match fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let content: Content = serde_json::from_slice(&text).map_err(|error| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
-    })?;
-    Ok(content.tokens)
-}
-
-/// Puts a whole new file in place of the old one.
-pub fn save(path: &Path, tokens: Vec<Token>) -> io::Result<()> {
-    let text = serde_json::to_string_pretty(&Content { tokens })?;
-    write_secret(path, &text)
-}
-
-/// Writes a file that only its owner can read, and that is there as a whole or not at all.
-pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let _ = fs::remove_file(&new);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    writeln!(file, "{text}")?;
-    give_to_owner(&file, path)?;
-    file.sync_all()?;
-    fs::rename(new, path)
-}
-
-/// What root writes into a server's directory belongs to the server.
-fn give_to_owner(file: &fs::File, path: &Path) -> io::Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    let dir = fs::metadata(path.parent().unwrap_or(Path::new(".")))?;
-    std::os::unix::fs::fchown(file, Some(dir.uid()), Some(dir.gid()))
-}
-
-/// Makes a token with the next free name and adds it to the file; returns the secret.
-pub fn add(path: &Path, grant: Grant, expires: Option<Timestamp>) -> io::Result<String> {
-    Ok(add_all(path, vec![grant], expires)?.concat())
-}
-
-/// Makes a token for each of these, all of them or none; returns the secrets in the same order.
-pub fn add_all(path: &Path, grants: Vec<Grant>, expires: Option<Timestamp>) -> io::Result<Vec<String>> {
-    let _one = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut known = load(path)?;
-    let last = known.iter().filter_map(|token| token.id.strip_prefix('t')?.parse::<u64>().ok()).max();
-    let mut secrets = Vec::new();
-    for (number, grant) in (last.unwrap_or(0) + 1..).zip(grants) {
-        let (secret, token) = make(&format!("t{number}"), grant, expires)?;
-        known.push(token);
-        secrets.push(secret);
-    }
-    save(path, known)?;
-    Ok(secrets)
-}
-
-/// Of two who add a token at the same time, one would be forgotten.
-static ADDING: Mutex<()> = Mutex::new(());
-
 /// Makes a token: the secret to hand out, and what is kept of it.
 pub fn make(id: &str, grant: Grant, expires: Option<Timestamp>) -> io::Result<(String, Token)> {
     let mut random = [0; 32];
@@ -222,25 +172,31 @@ pub fn make(id: &str, grant: Grant, expires: Option<Timestamp>) -> io::Result<(S
     while filled < random.len() {
         filled += rustix::rand::getrandom(&mut random[filled..], rustix::rand::GetRandomFlags::empty())?;
     }
-    let kind = match grant {
-        Grant::Admin => "jga",
-        Grant::Ingest => "jgi",
-        Grant::Node { .. } => "jgn",
-        Grant::User { .. } => "jgu",
+    let secret = match grant {
+        Grant::Admin => format!("jga_{}", hex(&random)),
+        Grant::Ingest => format!("jgi_{}", hex(&random)),
+        Grant::Node { .. } => enroll::token(&random),
+        Grant::User { .. } => format!("jgu_{}", hex(&random)),
+        Grant::Enroll { .. } => format!("jge_{}", hex(&random)),
     };
-    let secret = format!("{kind}_{}", hex(&random));
-    let created = Timestamp::now();
-    let token = Token { id: id.to_owned(), grant, hash: hash(&secret), created, expires, revoked: None };
-    Ok((secret, token))
-}
-
-fn hash(secret: &str) -> String {
-    hex(&Sha256::digest(secret.as_bytes()))
+    let (hash, created) = (Digest::of(&secret), Timestamp::now());
+    let id = id.to_owned();
+    Ok((secret, Token { id, grant, hash, created, expires, revoked: None, enrolled: None }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::token_file::{Content, change};
+
+    /// Puts these in place of those that are there.
+    fn save(path: &Path, tokens: Vec<Token>) {
+        let replaced: io::Result<()> = change(path, |content| {
+            *content = Content { tokens, ..Content::default() };
+            Ok(())
+        });
+        replaced.unwrap();
+    }
 
     #[test]
     fn who_may_speak_for_whom() {
@@ -252,6 +208,7 @@ mod tests {
             (Grant::Ingest, "n1", near, true),
             (Grant::Ingest, "n1", far, false),
             (Grant::User { user: "n1".into() }, "n1", near, false),
+            (Grant::Enroll { hosts: "n1".into(), uses: 1 }, "n1", near, false),
             (node.clone(), "n1", far, true),
             (node, "n2", near, false),
         ] {
@@ -272,16 +229,18 @@ mod tests {
         assert_eq!(tokens.check(None, now), Err(Refused::None));
         assert_eq!(tokens.check(Some("Basic x"), now), Err(Refused::None));
         assert_eq!(tokens.check(Some(&header), now), Err(Refused::Unknown));
-        save(&path, vec![token.clone()]).unwrap();
+        save(&path, vec![token.clone()]);
         assert_eq!(tokens.check(Some(&header), now), Ok(token.clone()));
         assert_eq!(
             tokens.check(Some(&header), now + jiff::SignedDuration::from_secs(61)),
             Err(Refused::Expired)
         );
+        let good = fs::read(&path).unwrap();
         fs::write(&path, "damaged").unwrap();
         assert_eq!(tokens.check(Some(&header), now), Ok(token.clone()), "the last good ones");
         assert!(Tokens::open(dir.path()).is_err(), "but it does not begin with a damaged file");
-        save(&path, vec![Token { revoked: Some(now), ..token }]).unwrap();
+        fs::write(&path, good).unwrap();
+        save(&path, vec![Token { revoked: Some(now), ..token }]);
         assert_eq!(tokens.check(Some(&header), now), Err(Refused::Revoked));
         assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o600);
     }

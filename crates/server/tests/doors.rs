@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{Server, batch, gap};
+use common::{Server, batch, gap, image};
 use record::batch::MEDIA_TYPE;
 use record::entry::{Entry, Health};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -95,6 +95,121 @@ fn what_is_broken_changes_nothing() {
     assert_eq!((status, &answer["stored"]), (StatusCode::OK, &2.into()));
     let (_, answer) = server.post(&good, &token, &[]);
     assert_eq!((&answer["stored"], &answer["duplicate"]), (&0.into(), &2.into()));
+}
+
+/// The most memory that the server had.
+fn peak_mib(server: &Server) -> u64 {
+    let status = String::from_utf8(fs::read(format!("/proc/{}/status", server.child.id())).unwrap()).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+/// Sixty million entries without a byte in each, two kilobytes when compressed; and the same as arguments of one program.
+#[test]
+fn what_a_batch_says_takes_bounded_memory() {
+    let server = Server::start(&[]);
+    let token = server.command(&["token", "create", "--host", "n1"]);
+    let array = |count: usize| [&[0x9b][..], &(count as u64).to_be_bytes(), &vec![0x40; count]].concat();
+    let batch = |entries: &[u8]| {
+        let head = [&[0x88, 1, 0x60, 0x62][..], b"n1", &[0x50], &[1; 16], &[1]].concat();
+        [&head, entries, &[0x80, 0][..]].concat()
+    };
+    let before = peak_mib(&server);
+    let mut ranks = image("eve", 1, 1);
+    if let Entry::Image(image) = &mut ranks {
+        let used = record::entry::Used::default();
+        let rank = record::entry::RankUse { rank: 1, pid: 1, start: 1, end: None, used, count: 1, key: None };
+        image.ranks = vec![rank; 200_000];
+    }
+    let ranks = common::batch("n1", 1, &[ranks]);
+    for batch in [batch(&array(60_000_000)), batch(&array(15_000_000)), ranks] {
+        let compressed = zstd::bulk::compress(&batch, 3).unwrap();
+        let (status, answer) = server.post(&compressed, &token, &[("content-encoding", "zstd")]);
+        assert!([200, 400, 413].contains(&status.as_u16()), "{answer}");
+        let grown = peak_mib(&server) - before;
+        assert!(grown < 256, "{grown} MiB for a request of {} bytes", compressed.len());
+    }
+}
+
+/// Two at the same time, each of which takes a while.
+#[test]
+fn a_host_has_one_batch_decoded_at_a_time() {
+    let server = Server::start(&[]);
+    let token = server.command(&["token", "create", "--host", "n1"]);
+    // The arguments of a program, each empty: they take a while.
+    let mut entry = image("eve", 1, 1);
+    if let Entry::Image(image) = &mut entry {
+        image.argv = Some(vec![record::bytes::Bytes(Vec::new()); 6_000_000]);
+    }
+    let (first, second) = (batch("n1", 1, &[entry.clone()]), batch("n1", 1, &[entry]));
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let sent = [&first, &second].map(|batch| scope.spawn(|| server.post(batch, &token, &[]).0.as_u16()));
+        sent.map(|sent| sent.join().unwrap()).into()
+    });
+    assert!(statuses.contains(&429), "{statuses:?}");
+    assert_eq!(
+        server.post(&batch("n1", 3, &[gap()]), &token, &[]).0,
+        200,
+        "when it is done, the next is taken"
+    );
+}
+
+/// What cannot be used counts as well: it is known by the token whose it is.
+#[test]
+fn broken_batches_count_in_their_hosts_share() {
+    let server = Server::start(&["--host-rate", "0.1", "--host-burst", "3"]);
+    let token = server.command(&["token", "create", "--host", "n1"]);
+    let statuses: Vec<u16> = (0..4).map(|_| server.post(b"no batch", &token, &[]).0.as_u16()).collect();
+    assert_eq!(statuses, [400, 400, 400, 429]);
+}
+
+/// Names come from programs and from users' environments, and some have every byte there is.
+#[test]
+fn texts_with_zeros_cost_no_batch() {
+    let server = Server::start(&[]);
+    let token = server.token("ingest");
+    let odd = || record::bytes::Bytes(b"/a\0b\x1b[2J\xff".to_vec());
+    let text = || Some("a\0b".to_owned());
+    let mut entry = image("eve\0", 1, 1);
+    if let Entry::Image(image) = &mut entry {
+        (image.exe, image.cwd) = (Some(odd()), Some(odd()));
+        image.argv = Some(vec![odd()]);
+        image.env = Some(vec![odd()]);
+        (image.modules, image.module_files) = (Some(vec![odd()]), Some(vec![odd()]));
+        image.container = Some(record::entry::Container { kind: text().unwrap(), image: Some(odd()) });
+        image.objects = Some(7);
+        image.place = record::entry::Place {
+            cluster: text(),
+            job: text(),
+            step: text(),
+            node: text(),
+            claimed_job: text(),
+            session: text(),
+            ..record::entry::Place::default()
+        };
+    }
+    let object = record::entry::Object {
+        path: odd(),
+        build_id: Some(odd()),
+        signature: None,
+        file: None,
+        claimed: true,
+    };
+    let list = Entry::Objects(record::entry::ObjectList { id: 7, objects: vec![object] });
+    let job = record::reading::JobReading {
+        job: text(),
+        user: text(),
+        node: text(),
+        cluster: text(),
+        commands: vec![record::reading::CommandReading { command: odd(), ..Default::default() }],
+        ..Default::default()
+    };
+    let reading = record::reading::Reading { host: "n1".into(), jobs: vec![job], ..Default::default() };
+    let (status, answer) =
+        server.post(&batch("n1", 1, &[list, entry, Entry::Reading(Box::new(reading))]), &token, &[]);
+    assert_eq!(status, 200, "{answer}");
+    let (status, answer) = server.get("/api/v1/processes", Some(&server.token("admin"))).unwrap();
+    assert_eq!(status, 200, "{answer}");
 }
 
 #[test]
@@ -197,6 +312,69 @@ fn slow_bodies_keep_nobody_out() {
     slow[0].set_read_timeout(Some(Duration::from_secs(40))).unwrap();
     let _ = slow[0].read_to_string(&mut answer);
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer:?}");
+}
+
+/// One user's requests, whose bodies do not come, on all connections there are.
+#[test]
+fn requests_without_their_bodies_keep_nobody_out() {
+    let server = Server::start(&["--connections", "20"]);
+    let eve = server.command(&["token", "create", "--user", "eve"]);
+    let head = format!(
+        "POST /api/v1/notes HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {eve}\r\nContent-Length: 100\r\n\r\n{{"
+    );
+    let _held: Vec<TcpStream> = (0..20)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let token = server.token("ingest");
+    for first in 1..=3 {
+        assert_eq!(server.try_post(&batch("n1", first, &[gap()]), &token), Some(200), "batch {first}");
+    }
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = &(payload.len() as u32).to_be_bytes()[1..];
+    [length, &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// `GET /health`, as HTTP/2 writes it: three fields of its table, and the path.
+fn health(stream: u32) -> Vec<u8> {
+    let headers = [&[0x82, 0x86, 0x04, 7][..], b"/health", &[0x01, 1], b"x"].concat();
+    frame(1, 5, stream, &headers)
+}
+
+/// With HTTP/2, several requests of a connection end beside one another; then it is gone.
+#[test]
+fn connections_that_had_many_requests_keep_nobody_out() {
+    let server = Server::start(&["--connections", "20"]);
+    let hello = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(4, 0, 0, &[])].concat();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(&hello).unwrap();
+        stream.set_read_timeout(Some(testkit::LIMIT)).unwrap();
+        for turn in 0..5 {
+            let requests: Vec<u8> = (0..4).flat_map(|n| health(8 * turn + 2 * n + 1)).collect();
+            stream.write_all(&requests).unwrap();
+            // The last frame of an answer ends its stream.
+            let (mut ended, mut head) = (0, [0; 9]);
+            while ended < 4 {
+                stream.read_exact(&mut head).unwrap();
+                let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+                stream.read_exact(&mut vec![0; length]).unwrap();
+                ended += usize::from(head[3] <= 1 && head[4] & 1 != 0);
+            }
+        }
+    }
+    // Nobody says anything on those that come then.
+    let _held: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    let token = server.token("ingest");
+    for first in 1..=3 {
+        assert_eq!(server.try_post(&batch("n1", first, &[gap()]), &token), Some(200), "batch {first}");
+    }
 }
 
 #[test]

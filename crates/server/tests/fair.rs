@@ -186,8 +186,9 @@ fn whether_a_token_permits_it_is_decided_before_the_body() {
     /// What a user may do, and for which the body is needed.
     const ALLOWED: [(&str, &str); 4] =
         [("post", "/notes"), ("post", "/proposals"), ("post", "/searches"), ("post", "/tags")];
-    const FORBIDDEN: [(&str, &str); 10] = [
+    const FORBIDDEN: [(&str, &str); 11] = [
         ("post", "/ingest"),
+        ("post", "/enroll"),
         ("post", "/accounting"),
         ("post", "/measures"),
         ("put", "/site"),

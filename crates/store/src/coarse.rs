@@ -194,7 +194,8 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         crate::schema::migrate(&connection).unwrap();
         connection.execute_batch(sql).unwrap();
-        let mut writer = Writer::open(connection, Arc::default(), Arc::default(), Arc::default()).unwrap();
+        let mut writer =
+            Writer::open(connection, Arc::default(), Arc::default(), Arc::default(), Arc::default()).unwrap();
         let what = Coarsen { before_ns: 2 * DAY_NS, step_ns: 600 * SECOND, rows: 1 };
         while !writer.coarsen(what, 0).unwrap().is_last {}
         writer

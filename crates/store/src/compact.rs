@@ -80,7 +80,7 @@ mod tests {
                    SELECT 1, 1, host % 2, 'n' || host, hour * 3600000000000, 'solver', hour {each}"
             ))
             .unwrap();
-        Writer::open(connection, Arc::default(), Arc::default(), Arc::default()).unwrap()
+        Writer::open(connection, Arc::default(), Arc::default(), Arc::default(), Arc::default()).unwrap()
     }
 
     fn count(writer: &Writer, sql: &str) -> i64 {

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 use digest::{Site, State};
 use record::reading::Reading;
+use record::session::is_login;
+
+use crate::kind::Kind;
 
 use crate::write::signed;
 
@@ -31,12 +34,24 @@ pub enum Name {
 }
 
 impl Name {
-    /// The column in which it is, and the name itself.
+    /// The column of readings in which it is, and the name itself.
     pub fn column(&self) -> (&'static str, &str) {
         match self {
             Name::Job(name) => ("job", name),
             Name::Session(name) => ("session", name),
         }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Name::Job(_) => Kind::Job,
+            Name::Session(_) => Kind::Session,
+        }
+    }
+
+    /// What its row is told by, besides the name.
+    pub fn is_row(&self) -> &'static str {
+        self.kind().is_row()
     }
 
     /// The name of a batch job.
@@ -62,8 +77,8 @@ pub fn heard(reading: &Reading) -> impl Iterator<Item = Heard> {
     reading.jobs.iter().filter_map(|job| {
         let name = match (&job.job, &job.session) {
             (Some(job), _) => Name::Job(job.clone()),
-            // Services run as long as their node: a session has a row when it has ended, not before.
-            (None, Some(session)) if job.end.is_some() => Name::Session(session.clone()),
+            // Services run as long as their node: one has a row when it has ended, not before.
+            (None, Some(session)) if job.end.is_some() || is_login(session) => Name::Session(session.clone()),
             _ => return None,
         };
         let (start_ns, time_ns) = (signed(job.start), signed(reading.time));

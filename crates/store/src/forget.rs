@@ -6,6 +6,7 @@ use duckdb::{Connection, params};
 use serde::{Deserialize, Serialize};
 use tags::Space;
 
+use crate::query::running::RUNS;
 use crate::tags::{Bits, Declared, bring_in, ids_due};
 use crate::upkeep::{COARSE, SAMPLES};
 use crate::write::Writer;
@@ -31,15 +32,29 @@ pub struct Forgotten {
 }
 
 /// What only processes hold in place, in the order in which it comes loose.
-const SWEEP: &[&str] = &[
-    "DELETE FROM environment WHERE id NOT IN (SELECT environment FROM process WHERE environment IS NOT NULL)",
-    "DELETE FROM module_list WHERE list NOT IN (SELECT modules FROM process WHERE modules IS NOT NULL)",
-    "DELETE FROM object_list WHERE list NOT IN (SELECT objects FROM process WHERE objects IS NOT NULL \
-       UNION SELECT late_objects FROM process WHERE late_objects IS NOT NULL)",
-    "DELETE FROM object WHERE id NOT IN (SELECT object FROM object_list)",
-    "DELETE FROM file WHERE id NOT IN (SELECT file FROM object WHERE file IS NOT NULL \
-       UNION SELECT exe_file FROM process WHERE exe_file IS NOT NULL)",
-];
+fn sweep() -> [String; 5] {
+    [
+        format!(
+            "DELETE FROM environment WHERE id NOT IN (SELECT environment FROM {RUNS} WHERE environment IS NOT NULL)"
+        ),
+        format!(
+            "DELETE FROM module_list WHERE list NOT IN (SELECT modules FROM {RUNS} WHERE modules IS NOT NULL)"
+        ),
+        format!(
+            "DELETE FROM object_list WHERE list NOT IN (SELECT objects FROM {RUNS} WHERE objects IS NOT NULL \
+               UNION SELECT late_objects FROM {RUNS} WHERE late_objects IS NOT NULL)"
+        ),
+        "DELETE FROM object WHERE id NOT IN (SELECT object FROM object_list)".to_owned(),
+        format!(
+            "DELETE FROM file WHERE id NOT IN (SELECT file FROM object WHERE file IS NOT NULL \
+               UNION SELECT exe_file FROM {RUNS} WHERE exe_file IS NOT NULL)"
+        ),
+    ]
+}
+
+/// Programs that were reported before a time, on hosts of which nothing is heard since: what is told of these is over as well.
+const OLD_REPORTS: &str =
+    "DELETE FROM running WHERE seen_ns < ? AND stream NOT IN (SELECT stream FROM health)";
 
 /// A command belongs to the job that was read with it.
 const COMMANDS_OF_USER: &str = "DELETE FROM command_sample c USING job_sample j \
@@ -132,13 +147,13 @@ impl Writer {
                 delete_series(&transaction, &SAMPLES, *time)?;
                 delete_series(&transaction, &COARSE, *time)?;
                 let old = "DELETE FROM process WHERE coalesce(end_ns, start_ns) < ?";
-                transaction.execute(old, params![time])?
+                transaction.execute(old, params![time])? + transaction.execute(OLD_REPORTS, params![time])?
             }
         };
         let mut shared = 0;
         if processes > 0 {
-            for sweep in SWEEP {
-                shared += transaction.execute(sweep, [])?;
+            for sweep in sweep() {
+                shared += transaction.execute(&sweep, [])?;
             }
         }
         transaction.commit()?;
@@ -179,8 +194,12 @@ fn forget_user(connection: &Connection, declared: &Declared, user: &str) -> Resu
         let of_user = format!("DELETE FROM {table} WHERE \"user\" = ? OR uid = ?");
         connection.execute(&of_user, params![user, uid])?;
     }
-    let of_user = "DELETE FROM process WHERE \"user\" = ? OR uid = ?";
-    Ok(connection.execute(of_user, params![user, uid])?)
+    let mut processes = 0;
+    for table in ["process", "running"] {
+        let of_user = format!("DELETE FROM {table} WHERE \"user\" = ? OR uid = ?");
+        processes += connection.execute(&of_user, params![user, uid])?;
+    }
+    Ok(processes)
 }
 
 /// Deletes which tags a user has set and taken off, on whosever jobs; what rules say of these is to be decided again.

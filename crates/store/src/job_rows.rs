@@ -7,19 +7,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use digest::job::OfMetric;
-use digest::{Job, OnNode, State};
+use digest::threshold::Reserved;
+use digest::{Job, OnNode, Site, State};
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, ToSql, Transaction, params_from_iter};
-use record::metric::{self, Kind, Metric, Of};
+use record::metric::{self, Metric, Of};
+use record::session::is_login;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::accounting::implicit;
 use crate::accounting::measured::{self, Measured};
 use crate::better::{Old, Word, better, keep_extremes};
 use crate::due::{Name, Seen};
+use crate::kind::Kind;
 use crate::query::Reader;
 use crate::query::batch::Batch;
 use crate::write::Writer;
-use crate::{StoreError, accounting, tags, upkeep};
+use crate::{StoreError, accounting, now, tags, upkeep};
 
 /// What could not be made while readings waited for it is tried again after this time.
 const AFTER_ERROR_NS: i64 = 30_000_000_000;
@@ -27,20 +31,22 @@ const AFTER_ERROR_NS: i64 = 30_000_000_000;
 const JOBS_BEFORE: usize = 20;
 
 /// Jobs of the last week that have ended and have no row, or one that rests on less: a server may be killed before it has
-/// made it. And those whose row says that they run. A node whose clock is ahead does not decide what the last week is.
+/// made it. And those whose row says that they run. A node whose clock is ahead does not decide what the last week is. Of sessions
+/// without an end, logins only are meant.
 const NOT_MADE: &str = "WITH recent AS (SELECT least(?, max(time_ns)) - 604800000000000 AS ns FROM job_sample),
     seen AS (
         SELECT job, session, min(start_ns) AS start_ns, max(time_ns) AS heard_ns, count(*) AS readings,
             bool_or(end_ns IS NOT NULL) AS has_end
         FROM job_sample WHERE time_ns > (SELECT ns FROM recent) GROUP BY job, session),
     made AS (
-        SELECT job, session, sum(readings) AS readings, bool_or(state = 'running') AS is_running
-        FROM job WHERE computed_ns > (SELECT ns FROM recent) GROUP BY job, session)
+        SELECT CASE WHEN session IS NULL THEN job END AS job, session, sum(readings) AS readings,
+            bool_or(state = 'running') AS is_running
+        FROM job WHERE computed_ns > (SELECT ns FROM recent) GROUP BY ALL)
     SELECT s.job, s.session, s.start_ns, s.heard_ns, s.readings::UBIGINT,
         coalesce(m.readings < s.readings, true), s.has_end
     FROM seen s
     LEFT JOIN made m ON m.job IS NOT DISTINCT FROM s.job AND m.session IS NOT DISTINCT FROM s.session
-    WHERE (s.job IS NOT NULL OR s.has_end) AND (m.readings IS NULL OR m.readings < s.readings OR m.is_running)";
+    WHERE (s.job IS NOT NULL OR s.has_end OR starts_with(s.session, 's')) AND (m.readings IS NULL OR m.readings < s.readings OR m.is_running)";
 
 /// The characteristics of a metric that are kept, before its last value and its shares.
 pub(crate) const CHARACTERISTICS: [&str; 6] = ["min", "max", "avg", "median", "node_min", "node_max"];
@@ -113,7 +119,7 @@ struct JobRow {
     state: State,
     /// In the order of [`columns`].
     values: Vec<Sql>,
-    /// For those of which no batch system has told; of jobs only.
+    /// For those of which no batch system has told, and for sessions of people.
     account: Option<Measured>,
 }
 
@@ -133,9 +139,9 @@ struct Stays {
 /// A counter's last value is its sum; where a node's gauge stood when a job ended says nothing of the job.
 pub(crate) fn last_name(metric: &Metric) -> Option<&'static str> {
     match (metric.kind, metric.of) {
-        (Kind::Counter, _) => Some("total"),
-        (Kind::Gauge, Of::Node) => None,
-        (Kind::Gauge, _) => Some("last"),
+        (metric::Kind::Counter, _) => Some("total"),
+        (metric::Kind::Gauge, Of::Node) => None,
+        (metric::Kind::Gauge, _) => Some("last"),
     }
 }
 
@@ -200,7 +206,7 @@ impl Reader {
                     }
                     _ => {}
                 }
-                made.rows.push(row(asked, &job, now_ns));
+                made.rows.push(row(asked, &job, snapshot.site, now_ns));
             }
             Ok(made)
         })
@@ -249,18 +255,17 @@ impl Writer {
         let mut query = self.connection.prepare(NOT_MADE)?;
         let mut rows = query.query([now_ns])?;
         while let Some(row) = rows.next()? {
-            let name = match (row.get(0)?, row.get(1)?) {
-                (Some(job), _) => Name::Job(job),
-                (None, Some(session)) => Name::Session(session),
-                (None, None) => continue,
-            };
+            let has_end: bool = row.get(6)?;
+            let (job, session): (Option<String>, Option<String>) = (row.get(0)?, row.get(1)?);
+            let session = session.filter(|session| has_end || is_login(session));
+            let Some(name) = job.map(Name::Job).or(session.map(Name::Session)) else { continue };
             let has_news = row.get(5)?;
             let seen = Seen {
                 start_ns: row.get(2)?,
                 heard_ns: row.get(3)?,
                 readings: row.get(4)?,
                 has_news,
-                has_end: has_news && row.get(6)?,
+                has_end: has_news && has_end,
                 // Agents have not had the time yet to send what they could not.
                 made_ns: now_ns,
                 held_ns: i64::MIN,
@@ -305,7 +310,9 @@ impl Writer {
         let epoch = self.catalogue().read().epoch;
         let due = Due { epoch, jobs: self.pending.take_ended(before_ns, JOBS_BEFORE, now_ns) };
         if !due.is_empty() {
-            let reader = Reader::new(self.connection.try_clone()?, self.site.clone(), self.tags.clone());
+            let (database, site, tags) =
+                (self.database.as_str().into(), self.site.clone(), self.tags.clone());
+            let reader = Reader::new(self.connection.try_clone()?, database, site, tags, self.kinds.clone());
             let again = now_ns.saturating_add(AFTER_ERROR_NS);
             match reader.summarise(&due, now_ns) {
                 Ok(made) => self.keep_rows(due, &made, again)?,
@@ -322,13 +329,21 @@ impl Writer {
         let transaction = self.connection.transaction()?;
         for row in made.stay.iter().filter(|row| row.is_news) {
             change_state(&transaction, row)?;
-            if let Some(job) = row.name.job().filter(|_| self.has_measured) {
+            let (kind, name) = (row.name.kind(), row.name.column().1);
+            if kind == Kind::Session || self.has_measured {
                 let is_running = row.state == State::Running;
-                measured::change_state(&transaction, row.cluster.as_deref(), job, row.end, is_running)?;
+                measured::change_state(
+                    &transaction,
+                    kind,
+                    row.cluster.as_deref(),
+                    name,
+                    row.end,
+                    is_running,
+                )?;
             }
         }
-        delete(&transaction, "job", made)?;
-        delete(&transaction, "session", made)?;
+        delete(&transaction, Kind::Job, made)?;
+        delete(&transaction, Kind::Session, made)?;
         let names: Vec<&str> = made.rows.iter().filter_map(|row| row.name.job()).collect();
         let mut table = transaction.appender("job")?;
         for row in &made.rows {
@@ -345,24 +360,36 @@ impl Writer {
         let lists = lists.map(|list| (xxh3_64(list.as_bytes()), list)).collect();
         let lists = accounting::keep_lists(&transaction, &self.node_lists, &lists)?;
         measured::keep(&transaction, &untold)?;
+        let is_stale = self.is_site_stale || !lists.is_empty();
+        let has_sessions = untold.iter().any(|job| job.kind == Kind::Session);
+        if has_sessions {
+            if is_stale {
+                now::renew(&transaction, &self.site)?;
+            }
+            implicit::allocate_kept(&transaction)?;
+        }
+        let names: Vec<&str> = made.rows.iter().map(|row| row.name.column().1).collect();
         tags::named_due(&transaction, &names, made.since_ns)?;
         transaction.commit()?;
-        self.is_site_stale |= !lists.is_empty();
+        self.is_site_stale = is_stale && !has_sessions;
         self.node_lists.extend(lists);
-        self.has_measured |= !untold.is_empty();
+        self.has_measured |= untold.iter().any(|job| job.kind == Kind::Job);
+        if has_sessions {
+            self.kinds.sessions();
+        }
         Ok(())
     }
 }
 
 /// Says in a row that stays how far its job is.
 fn change_state(transaction: &Transaction, row: &Stays) -> Result<(), StoreError> {
-    let (column, name) = row.name.column();
+    let (name, is_row) = (row.name.column().1, row.name.is_row());
     let (state, heard) = (row.state.name(), row.heard);
     let end = row.end.map_or("NULL".to_owned(), |end| end.to_string());
     // Bound values only are what comes from outside.
     let sql = format!(
         "UPDATE job SET state = '{state}', end_ns = {end}, heard_ns = {heard} \
-         WHERE {column} = ? AND cluster IS NOT DISTINCT FROM CAST(? AS VARCHAR)"
+         WHERE job = ? AND {is_row} AND cluster IS NOT DISTINCT FROM CAST(? AS VARCHAR)"
     );
     transaction.execute(&sql, params_from_iter([Sql::Text(name.to_owned()), text(&row.cluster)]))?;
     Ok(())
@@ -370,11 +397,11 @@ fn change_state(transaction: &Transaction, row: &Stays) -> Result<(), StoreError
 
 /// Deletes the rows before these, also those made before the cluster was known. All in one go, and only where they can be: one
 /// at a time would look through the whole table for each.
-fn delete(transaction: &Transaction, column: &str, made: &Summaries) -> Result<(), StoreError> {
+fn delete(transaction: &Transaction, kind: Kind, made: &Summaries) -> Result<(), StoreError> {
     let mut values = Vec::new();
     for row in &made.rows {
-        let (own, name) = row.name.column();
-        if own == column {
+        if row.name.kind() == kind {
+            let name = row.name.column().1;
             let name = Sql::Text(name.to_owned());
             values.extend([text(&row.cluster), name.clone(), Sql::Null, name]);
         }
@@ -383,9 +410,10 @@ fn delete(transaction: &Transaction, column: &str, made: &Summaries) -> Result<(
         return Ok(());
     }
     let keys = vec!["(CAST(? AS VARCHAR), CAST(? AS VARCHAR))"; values.len() / 2].join(", ");
+    let is_row = kind.is_row();
     let sql = format!(
         "DELETE FROM job USING (SELECT DISTINCT * FROM (VALUES {keys}) AS v(cluster, name)) AS k \
-         WHERE job.{column} = k.name AND job.cluster IS NOT DISTINCT FROM k.cluster AND job.start_ns >= {}",
+         WHERE job.job = k.name AND job.{is_row} AND job.cluster IS NOT DISTINCT FROM k.cluster AND job.start_ns >= {}",
         // No bound value: DuckDB numbers those of WHERE before those of USING.
         made.since_ns
     );
@@ -397,18 +425,18 @@ fn text(text: &Option<String>) -> Sql {
     text.clone().map_or(Sql::Null, Sql::Text)
 }
 
-fn row(asked: &Asked, job: &Job, now_ns: i64) -> JobRow {
+fn row(asked: &Asked, job: &Job, site: &Site, now_ns: i64) -> JobRow {
     let Asked { cluster, name, nodes } = asked;
     let number = |value: Option<i64>| value.map_or(Sql::Null, Sql::BigInt);
     let double = |value: Option<f64>| value.map_or(Sql::Null, Sql::Double);
-    let (batch, session) = match name {
-        Name::Job(name) => (Sql::Text(name.clone()), Sql::Null),
-        Name::Session(name) => (Sql::Null, Sql::Text(name.clone())),
+    let session = match name {
+        Name::Job(_) => Sql::Null,
+        Name::Session(name) => Sql::Text(name.clone()),
     };
     let user = nodes.iter().find_map(|on| on.user.clone());
     let mut values = vec![
         text(cluster),
-        batch,
+        Sql::Text(name.column().1.to_owned()),
         session,
         text(&user),
         Sql::Text(job.state.name().to_owned()),
@@ -433,24 +461,36 @@ fn row(asked: &Asked, job: &Job, now_ns: i64) -> JobRow {
             values.extend([double(shares.below), double(shares.above)]);
         }
     }
-    let account = name.job().map(|name| account(cluster, name, nodes, job));
+    let account = has_account(name, nodes, site).then(|| account(cluster, name, nodes, job));
     JobRow { cluster: cluster.clone(), name: name.clone(), state: job.state, values, account }
 }
 
-fn account(cluster: &Option<String>, name: &str, nodes: &[OnNode], job: &Job) -> Measured {
+/// Services have none, nor have users of the system.
+fn has_account(name: &Name, nodes: &[OnNode], site: &Site) -> bool {
+    match name {
+        Name::Job(_) => true,
+        Name::Session(name) => is_login(name) && nodes.iter().all(|on| site.is_person(on.uid)),
+    }
+}
+
+fn account(cluster: &Option<String>, name: &Name, nodes: &[OnNode], job: &Job) -> Measured {
     let names = nodes.iter().map(|on| on.node.as_deref().unwrap_or(&on.host));
+    // What a session has is not what its programs say of it.
+    let reserved = if name.kind() == Kind::Job { job.reserved } else { Reserved::default() };
     Measured {
+        kind: name.kind(),
         cluster: cluster.clone(),
-        job: name.to_owned(),
+        job: name.column().1.to_owned(),
+        uid: nodes.iter().find_map(|on| on.uid),
         user: nodes.iter().find_map(|on| on.user.clone()),
         start_ns: job.start,
         end_ns: job.end,
         is_running: job.state == State::Running,
         node_list: hostlist::fold(names).ok(),
         nodes: nodes.len() as u64,
-        cores: job.reserved.cpus,
-        memory: job.reserved.memory,
-        gpus: job.reserved.gpus,
+        cores: reserved.cpus,
+        memory: reserved.memory,
+        gpus: reserved.gpus,
     }
 }
 

@@ -8,9 +8,10 @@ use digest::Site;
 use duckdb::types::Value as Sql;
 use duckdb::{Connection, Row};
 use record::entry::Nanos;
-use record::site::{Node, Partition, SiteData};
+use record::site::{Gpus, Node, Partition, SiteData};
 
 use crate::StoreError;
+use crate::accounting::implicit;
 use crate::site::{append, is};
 use crate::sql::{count, time, word};
 use crate::write::Writer;
@@ -31,16 +32,21 @@ pub(crate) fn renew(connection: &Connection, site: &Site) -> Result<(), StoreErr
     let mut nodes = rows(connection, NODES, node)?;
     nodes.extend(rows(connection, NAMED_NODES, node)?);
     let (of_partitions, partitions): (Vec<_>, Vec<_>) = partitions.into_iter().unzip();
-    let (of_nodes, nodes): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
+    let of_nodes: Vec<_> = nodes.iter().map(|(cluster, (_, threads))| (cluster.clone(), *threads)).collect();
+    let nodes = nodes.into_iter().map(|(_, (node, _))| node).collect();
     let mut data = SiteData { partitions, nodes, ..SiteData::default() };
     // What matches nothing is reported where the site is shown.
     let _ = site.overrides.apply(&mut data);
     complete(&mut data.partitions);
+    for (node, (_, threads)) in data.nodes.iter_mut().zip(&of_nodes) {
+        node.cpus = node.cpus.or_else(|| threads.on(node.cores));
+    }
     connection.execute_batch("DELETE FROM partition_now; DELETE FROM node_now")?;
     let partitions = of_partitions.iter().zip(&data.partitions);
     append(connection, "partition_now", partitions.map(|(cluster, of)| partition_row(cluster, of)))?;
     let nodes = of_nodes.iter().zip(&data.nodes).filter(|(_, of)| is_anything_known(of));
-    append(connection, "node_now", nodes.map(|(cluster, of)| node_row(cluster, of)))
+    append(connection, "node_now", nodes.map(|((cluster, _), of)| node_row(cluster, of)))?;
+    implicit::allocate(connection)
 }
 
 /// That a partition has GPUs, or disks, is known from its nodes as well. One that was reported twice is there once: a job in it would
@@ -60,20 +66,20 @@ const NAMED_PARTITIONS: &str = "SELECT DISTINCT a.cluster, a.partition, NULL::BO
 /// What agents measured of nodes last.
 macro_rules! measured {
     () => {
-        "(SELECT host, cores, threads, memory, peak_flops FROM node_hardware \
+        "(SELECT host, cores, threads, memory, peak_flops, len(string_split(cards, '; '))::UBIGINT AS gpus FROM node_hardware \
           QUALIFY row_number() OVER (PARTITION BY host ORDER BY time_ns DESC) = 1)"
     };
 }
 const NODES: &str = concat!(
-    "SELECT DISTINCT ON (s.cluster, s.name) s.cluster, s.name, coalesce(s.cores, h.cores), coalesce(s.cpus, h.threads), \
-        coalesce(s.memory, h.memory), coalesce(s.peak_flops, h.peak_flops) \
+    "SELECT DISTINCT ON (s.cluster, s.name) s.cluster, s.name, coalesce(s.cores, h.cores), s.cpus, \
+        coalesce(s.memory, h.memory), coalesce(s.peak_flops, h.peak_flops), coalesce(s.gpus, h.gpus), h.threads, h.cores \
      FROM site_node s LEFT JOIN ",
     measured!(),
     " h ON h.host = s.name"
 );
 /// Nodes that only jobs name.
 const NAMED_NODES: &str = concat!(
-    "SELECT k.cluster, l.host, h.cores, h.threads, h.memory, h.peak_flops \
+    "SELECT k.cluster, l.host, h.cores, NULL::UBIGINT, h.memory, h.peak_flops, h.gpus, h.threads, h.cores \
      FROM (SELECT DISTINCT host FROM node_list) l CROSS JOIN (SELECT DISTINCT cluster FROM accounting) k LEFT JOIN ",
     measured!(),
     " h ON h.host = l.host \
@@ -92,19 +98,39 @@ fn partition(row: &Row) -> duckdb::Result<Partition> {
     })
 }
 
-fn node(row: &Row) -> duckdb::Result<Node> {
-    Ok(Node {
+fn node(row: &Row) -> duckdb::Result<(Node, Threads)> {
+    let gpus: Option<u64> = row.get(6)?;
+    let threads = Threads { count: row.get(7)?, of_cores: row.get(8)? };
+    let node = Node {
         name: row.get(1)?,
         cores: row.get(2)?,
         cpus: row.get(3)?,
         memory: row.get(4)?,
         peak_flops: row.get(5)?,
+        gpus: gpus.map(|count| Gpus { model: None, count }).into_iter().collect(),
         ..Node::default()
-    })
+    };
+    Ok((node, threads))
+}
+
+/// The hardware threads that an agent found on a node, and on how many cores.
+#[derive(Debug, Clone, Copy)]
+struct Threads {
+    count: Option<u64>,
+    of_cores: Option<u64>,
+}
+
+impl Threads {
+    /// As many for each core, where the site says that there are more cores or less. Where nobody counts threads, processors are cores.
+    fn on(self, cores: Option<u64>) -> Option<u64> {
+        let Some((count, cores)) = self.count.zip(cores) else { return self.count.or(cores) };
+        let of_cores = self.of_cores.filter(|of| *of > 0).unwrap_or(cores);
+        Some(if of_cores == cores { count } else { count.saturating_mul(cores) / of_cores })
+    }
 }
 
 fn is_anything_known(node: &Node) -> bool {
-    [node.cores, node.cpus, node.memory, node.peak_flops].iter().any(Option::is_some)
+    [node.cores, node.cpus, node.memory, node.peak_flops, node.gpu_count()].iter().any(Option::is_some)
 }
 
 /// Things with the cluster that they are of.
@@ -146,14 +172,13 @@ fn partition_row(cluster: &Option<String>, of: &Partition) -> Vec<Sql> {
 }
 
 fn node_row(cluster: &Option<String>, of: &Node) -> Vec<Sql> {
-    // Where nobody counts hardware threads, processors are cores.
-    let cpus = of.cpus.or(of.cores);
     vec![
         word(cluster),
         Sql::Text(of.name.clone()),
         count(of.cores),
-        count(cpus),
+        count(of.cpus),
         count(of.memory),
         count(of.peak_flops),
+        count(of.gpu_count()),
     ]
 }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use digest::Site;
 use duckdb::{Appender, Connection, ToSql, params};
 use intake::catalogue::{Catalogue, Item, PayloadKey, Stored};
-use intake::{Prepared, Row, Shared};
+use intake::{Prepared, Row, Running, Shared};
 use record::batch::Stream;
 use record::bytes::hex;
-use record::entry::{EndedBy, File, GapReason, JobFrom, WithoutGuest};
+use record::entry::{EndedBy, File, GapReason, Image, ImageKey, JobFrom, WithoutGuest};
 
 use crate::StoreError;
 use crate::due::{self, Heard, Pending};
 use crate::received::Received;
+use crate::running::{self, Reports};
 use crate::samples::Samples;
-use crate::{job_rows, measures, people, tags};
+use crate::{job_rows, kind, measures, people, tags};
 
 /// What became of one batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,8 +53,11 @@ pub struct Writer {
     pub(crate) arriving: measures::Arriving,
     pub(crate) tags: Arc<tags::Shared>,
     pub(crate) people: Arc<people::Shared>,
+    pub(crate) kinds: Arc<kind::There>,
     /// Those that have a tag, or cannot have one.
     pub(crate) partitions: HashSet<String>,
+    /// Of programs that have ended some are remembered, because their reports may come late.
+    pub(crate) remembers_ended: bool,
     /// Something has come that the tables of the site's partitions and nodes do not have yet.
     pub(crate) is_site_stale: bool,
 }
@@ -74,6 +78,7 @@ struct Change {
     payloads: Vec<(PayloadKey, Item)>,
     heard: Vec<Heard>,
     has_hardware: bool,
+    reports: Reports,
 }
 
 impl Writer {
@@ -83,6 +88,7 @@ impl Writer {
         site: Arc<Site>,
         tags: Arc<tags::Shared>,
         people: Arc<people::Shared>,
+        kinds: Arc<kind::There>,
     ) -> Result<Writer, StoreError> {
         let database = connection.query_row("SELECT current_database()", [], |row| row.get(0))?;
         let mut writer = Writer {
@@ -102,7 +108,9 @@ impl Writer {
             arriving: measures::Arriving::default(),
             tags,
             people,
+            kinds,
             partitions: HashSet::new(),
+            remembers_ended: false,
             is_site_stale: false,
         };
         writer.job_order = job_rows::order(&writer.connection)?;
@@ -111,6 +119,7 @@ impl Writer {
         writer.declare_tags()?;
         writer.measured.load(&writer.connection, now_ns())?;
         writer.arriving.load(&writer.connection)?;
+        writer.remembers_ended = running::remembers_ended(&writer.connection)?;
         writer.load_streams()?;
         writer.merge_received()?;
         writer.load_shared(0)?;
@@ -229,6 +238,7 @@ impl Writer {
             change.streams.values().filter(|known| known.id >= self.next_stream).count() as u32;
         self.streams.extend(change.streams);
         self.is_site_stale |= change.has_hardware;
+        self.remembers_ended |= change.reports.is_remembered();
         change.heard.into_iter().for_each(|heard| self.pending.note(heard, now_ns));
         self.catalogue.change(|stored| {
             stored.known.extend(change.known);
@@ -253,6 +263,7 @@ impl Writer {
             applied.push(self.write_batch(batch, now_ns, change, &mut tables)?);
         }
         tables.flush()?;
+        change.reports.settle(&self.connection, self.remembers_ended, now_ns)?;
         Ok(applied)
     }
 
@@ -273,8 +284,10 @@ impl Writer {
         let is_new = |number: u64| !received.contains(number);
         let duplicate = (first..=last).filter(|number| received.contains(*number)).count() as u64;
         let (mut unknown, mut heard) = (0, Vec::new());
+        let mut reports = Reports::default();
         for row in batch.rows.iter().filter(|row| is_new(row.number)) {
-            tables.process(id, row)?;
+            tables.image(id, row)?;
+            reports.note(row);
         }
         for (number, gap) in batch.gaps.iter().filter(|(number, _)| is_new(*number)) {
             let reason = gap_reason(gap.reason);
@@ -322,6 +335,8 @@ impl Writer {
         change.has_hardware |= has_hardware;
         if let Some(stream) = change.streams.get_mut(&batch.stream) {
             stream.received.insert(first, last);
+            // What is reported of an image comes before its end, unless it is still missing.
+            change.reports.add(reports, !stream.received.contains_all(1, last));
         }
         self.write_shared(&mut batch.shared, change, tables)?;
         Ok(Applied { stored: total - duplicate, duplicate, unknown })
@@ -432,6 +447,9 @@ impl Writer {
 
 /// One appender for each table.
 struct Tables<'c> {
+    connection: &'c Connection,
+    /// Most batches have no image that runs.
+    running: Option<Appender<'c>>,
     stream: Appender<'c>,
     received: Appender<'c>,
     process: Appender<'c>,
@@ -449,6 +467,8 @@ struct Tables<'c> {
 impl<'c> Tables<'c> {
     fn open(connection: &'c Connection) -> Result<Tables<'c>, StoreError> {
         Ok(Tables {
+            connection,
+            running: None,
             stream: connection.appender("stream")?,
             received: connection.appender("received")?,
             process: connection.appender("process")?,
@@ -481,60 +501,109 @@ impl<'c> Tables<'c> {
         ] {
             table.flush()?;
         }
+        if let Some(running) = &mut self.running {
+            running.flush()?;
+        }
         self.samples.flush()
     }
 
-    fn process(&mut self, stream: u32, row: &Row) -> Result<(), StoreError> {
-        let (image, place, used) = (&row.image, &row.image.place, &row.image.used);
-        let columns: [&dyn ToSql; 45] = [
-            &stream,
-            &row.number,
-            &place.cluster,
-            &place.job,
-            &place.step,
-            &place.rank,
-            &image.host,
-            &place.node,
-            &place.session,
-            &place.job_from.map(job_from),
-            &place.claimed_job,
-            &image.key.pid,
-            &image.ppid,
-            &signed(image.key.process_start),
-            &image.key.exec,
-            &signed(image.start),
-            &image.end.map(signed),
-            &ended_by(image.ended_by),
-            &image.exit_code,
-            &image.signal,
-            &image.uid,
-            &image.user,
-            &row.exe,
-            &row.exe_file,
-            &image.exe_deleted,
-            &row.argv,
-            &image.argv_cut,
-            &row.cwd,
-            &row.modules,
-            &row.environment,
-            &image.container.as_ref().map(|container| &*container.kind),
-            &row.container_image,
-            &row.objects,
-            &row.late_objects,
-            &image.objects_cut,
-            &used.user_ns.map(signed),
-            &used.system_ns.map(signed),
-            &used.max_rss_bytes.map(signed),
-            &used.read_bytes.map(signed),
-            &used.write_bytes.map(signed),
-            &image.count,
-            &image.source,
-            &row.forked_from,
-            &image.without_guest.map(without_guest),
-            &row.ranks,
-        ];
-        Ok(self.process.append_row(&columns[..])?)
+    /// An image that has ended, or those that run.
+    fn image(&mut self, stream: u32, row: &Row) -> Result<(), StoreError> {
+        if row.image.running_at.is_none() {
+            return self.process(stream, row);
+        }
+        let table = match &mut self.running {
+            Some(table) => table,
+            none => none.insert(self.connection.appender("running")?),
+        };
+        row.running.iter().try_for_each(|one| append(table, stream, row, &One::running(row, one)))
     }
+
+    fn process(&mut self, stream: u32, row: &Row) -> Result<(), StoreError> {
+        append(&mut self.process, stream, row, &One::ended(row))
+    }
+}
+
+/// What an image that runs has of its own, where several are told together.
+struct One<'r> {
+    rank: Option<u32>,
+    key: ImageKey,
+    start: u64,
+    count: u64,
+    ranks: Option<&'r str>,
+    /// Its id, and when it was reported.
+    running: Option<(u64, i64)>,
+}
+
+impl<'r> One<'r> {
+    fn ended(row: &'r Row) -> One<'r> {
+        let Image { place, key, start, count, .. } = &*row.image;
+        let ranks = row.ranks.as_deref();
+        One { rank: place.rank, key: *key, start: *start, count: *count, ranks, running: None }
+    }
+
+    fn running(row: &Row, one: &Running) -> One<'static> {
+        let seen = signed(row.image.running_at.unwrap_or(row.image.start));
+        let Running { id, key, rank, start } = one;
+        One { rank: *rank, key: *key, start: *start, count: 1, ranks: None, running: Some((*id, seen)) }
+    }
+}
+
+/// Appends a row of `process`, or of `running`, which has two columns more.
+fn append(table: &mut Appender, stream: u32, row: &Row, one: &One) -> Result<(), StoreError> {
+    let (image, place, used) = (&row.image, &row.image.place, &row.image.used);
+    let (id, seen) = one.running.unwrap_or_default();
+    let columns: [&dyn ToSql; 47] = [
+        &stream,
+        &row.number,
+        &place.cluster,
+        &place.job.as_deref().or(place.session.as_deref()),
+        &place.step,
+        &one.rank,
+        &image.host,
+        &place.node,
+        &place.session,
+        &place.job_from.map(job_from),
+        &place.claimed_job,
+        &one.key.pid,
+        &image.ppid,
+        &signed(one.key.process_start),
+        &one.key.exec,
+        &signed(one.start),
+        &image.end.map(signed),
+        &ended_by(image.ended_by),
+        &image.exit_code,
+        &image.signal,
+        &image.uid,
+        &image.user,
+        &row.exe,
+        &row.exe_file,
+        &image.exe_deleted,
+        &row.argv,
+        &image.argv_cut,
+        &row.cwd,
+        &row.modules,
+        &row.environment,
+        &image.container.as_ref().map(|container| &*container.kind),
+        &row.container_image,
+        &row.objects,
+        &row.late_objects,
+        &image.objects_cut,
+        &used.user_ns.map(signed),
+        &used.system_ns.map(signed),
+        &used.max_rss_bytes.map(signed),
+        &used.read_bytes.map(signed),
+        &used.write_bytes.map(signed),
+        &one.count,
+        &image.source,
+        &row.forked_from,
+        &image.without_guest.map(without_guest),
+        &one.ranks,
+        &id,
+        &seen,
+    ];
+    let count = if one.running.is_some() { columns.len() } else { columns.len() - 2 };
+    Ok(table.append_row(&columns[..count])?)
 }
 
 pub(crate) fn now_ns() -> i64 {
@@ -592,5 +661,7 @@ fn gap_reason(reason: GapReason) -> &'static str {
         GapReason::EventsLost => "events_lost",
         GapReason::SpoolFull => "spool_full",
         GapReason::SwitchedOff => "switched_off",
+        GapReason::MappingsLost => "mappings_lost",
+        GapReason::EndsLost => "ends_lost",
     }
 }

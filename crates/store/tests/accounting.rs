@@ -276,6 +276,43 @@ fn an_array_that_waits_counts_as_its_tasks() {
     assert_eq!(count(), 4);
 }
 
+/// They would be more rows than all others, or times that no number holds.
+#[test]
+fn a_damaged_time_does_not_make_groups_without_end() {
+    const FAR: u64 = i64::MAX as u64;
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(&dir);
+    let damaged = [
+        Accounting { end: Some(FAR), ..job("1", 10, None) },
+        Accounting { elapsed: Some(FAR), end: None, ..job("2", 20, None) },
+        Accounting { start: Some(FAR), ..job("3", 30, None) },
+        Accounting { start: Some(FAR - 5), end: Some(FAR), elapsed: Some(FAR), ..job("4", 40, None) },
+    ];
+    let placed = |job: Accounting| Accounting { node_list: Some("n1".into()), ..job };
+    account(&mut writer, &damaged.map(placed));
+    let whole = Accounting { elapsed: Some(7200 * SECOND), ..job("5", 3599, Some(10_800)) };
+    account(&mut writer, &[placed(whole)]);
+    let sum = |by: JobsBy, name: &str| -> (usize, f64) {
+        let groups = store.reader().unwrap().group_jobs(&Which::default(), by, None).unwrap();
+        (groups.len(), groups.iter().filter_map(|group| group[name].as_f64()).sum())
+    };
+    for (by, most) in [
+        (JobsBy::Hour, 25),
+        (JobsBy::Weekday, 8),
+        (JobsBy::Day, 10),
+        (JobsBy::Week, 10_000),
+        (JobsBy::Month, 2_000),
+    ] {
+        let (groups, started) = sum(by, "started");
+        assert!(groups <= most, "{by:?}: {groups}");
+        assert_eq!(started, 3.0, "{by:?}");
+    }
+    // A job that is not damaged is still divided.
+    let hours = store.reader().unwrap().group_jobs(&Which::default(), JobsBy::Hour, None).unwrap();
+    let second = hours.iter().find(|group| group["hour"] == "02").unwrap();
+    assert_eq!((second["jobs"].as_u64(), second["core_hours"].as_f64()), (Some(1), Some(4.0)));
+}
+
 #[test]
 fn what_was_requested_has_columns_of_its_own() {
     let dir = tempfile::tempdir().unwrap();

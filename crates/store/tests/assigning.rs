@@ -1,7 +1,7 @@
 //! What people say of jobs counts, whatever rules decide, and is seen by those who may see it.
 
 use record::accounting::{Accounting, State};
-use store::jobs::{Origin, Page, Tagged, Wanted, Which, column};
+use store::jobs::{Origin, Page, Period, Tagged, Wanted, Which, column};
 use store::query::tags::{Explain, Opinions, TagsBy};
 use store::sight::Sight;
 use store::tags::{Assignment, Opinion, PIECE, Word};
@@ -128,7 +128,7 @@ impl Jobs {
 
     /// Jobs with a tag, as the list of tags counts them.
     fn counted(&self, tag: &str) -> (u64, u64) {
-        let rows = self.store.reader().unwrap().tag_list().unwrap();
+        let rows = self.store.reader().unwrap().tag_list(Period::default()).unwrap();
         let row = rows.iter().find(|row| row["tag"] == tag).unwrap();
         (row["jobs"].as_u64().unwrap(), row["set_by_people"].as_u64().unwrap())
     }

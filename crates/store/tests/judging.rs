@@ -8,9 +8,9 @@ use common::{SECOND, batch, entry, image, library, list, stream};
 use record::accounting::{Accounting, State, TimeLimit};
 use record::batch::Batch;
 use record::site::{Gpus, Node, Partition, SiteData};
-use store::jobs::{FIXED, Page, Tagged, Wanted, Which, column};
+use store::jobs::{FIXED, Page, Period, Tagged, Wanted, Which, column};
 use store::query::tags::{Explain, TagsBy};
-use store::tags::{Kind, PIECE, Software};
+use store::tags::{Assignment, Kind, PIECE, Software};
 use store::{Accounts, Filter, Limits, Site, Store, Writer};
 
 const DAY: u64 = 86_400 * SECOND;
@@ -375,7 +375,7 @@ fn tags_are_counted() {
     let store = collection(&dir);
     drop(store.writer().unwrap());
     let reader = store.reader().unwrap();
-    let rows = reader.tag_list().unwrap();
+    let rows = reader.tag_list(Period::default()).unwrap();
     let of = |name: &str| rows.iter().find(|row| row["tag"] == name).unwrap().clone();
     assert_eq!((&of("job_partition a")["jobs"], &of("job_partition a")["version"]), (&46.into(), &1.into()));
     assert_eq!(of("job_status FAILED")["jobs"], 0);
@@ -386,6 +386,53 @@ fn tags_are_counted() {
     let by_month = reader.count_tags(&Which::default(), TagsBy::named("month").unwrap()).unwrap();
     assert_eq!(by_month[0]["month"], "2027-01");
     assert!(TagsBy::named("moon").is_none());
+}
+
+#[test]
+fn tags_are_listed_for_the_jobs_of_some_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = collection(&dir);
+    let mut writer = store.writer().unwrap();
+    // People have set a tag on a job of each of the first two days.
+    let deadlock = store.tags().named("job_bug DEADLOCK").unwrap().tag.declared.id;
+    for number in ["0", "30"] {
+        let filter = Filter { job: Some(number.into()), ..Filter::default() };
+        let id = store.reader().unwrap().owned(&filter).unwrap().unwrap().id;
+        let assignment = Assignment {
+            id,
+            tag: deadlock,
+            is_set: true,
+            is_personal: false,
+            by: "alice".into(),
+            by_administrator: false,
+            reason: None,
+        };
+        writer.assign(&assignment).unwrap();
+    }
+    let reader = store.reader().unwrap();
+    let day = |number: u64| Some((START + number * DAY) as i64);
+    for (since_ns, until_ns, jobs, deadlocks, decided) in [
+        (None, None, 46, 2, 91),
+        (day(0), day(1), 16, 1, 31),
+        (day(1), None, 30, 1, 60),
+        (day(2), day(3), 15, 0, 30),
+        (day(9), None, 0, 0, 0),
+    ] {
+        let rows = reader.tag_list(Period { since_ns, until_ns }).unwrap();
+        let of = |name: &str, field: &str| {
+            rows.iter().find(|row| row["tag"] == name).unwrap()[field].as_u64().unwrap()
+        };
+        let found = [
+            of("job_partition a", "jobs"),
+            of("job_bug DEADLOCK", "jobs"),
+            of("job_partition a", "judged_jobs"),
+            // Of no jobs nothing could be decided.
+            rows.iter().find(|row| row["tag"] == "job_partition a").unwrap()["decided_jobs"]
+                .as_u64()
+                .unwrap_or(0),
+        ];
+        assert_eq!(found, [jobs, deadlocks, decided, decided], "{since_ns:?} to {until_ns:?}");
+    }
 }
 
 /// The set of rules of each job, in the order of numbers.
@@ -543,7 +590,7 @@ fn the_list_says_of_how_many_jobs_a_rule_could_decide() {
     let waiting = Accounting { start: None, end: None, elapsed: None, ..job(3, "a", START) };
     let unlimited = Accounting { time_limit: None, ..job(4, "a", START) };
     tell(&mut writer, &[job(17, "a", START), job(18, "a", START), waiting, unlimited]);
-    let rows = store.reader().unwrap().tag_list().unwrap();
+    let rows = store.reader().unwrap().tag_list(Period::default()).unwrap();
     let of = |tag: &str| {
         let row = rows.iter().find(|row| row["tag"] == tag).unwrap();
         (row["jobs"].as_u64(), row["decided_jobs"].as_u64(), row["undecided_jobs"].as_u64())

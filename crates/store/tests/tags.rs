@@ -4,8 +4,10 @@
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use common::{SECOND, batch, entry, image, library, list, stream};
-use condition::{Condition, Row, Value};
+use condition::{Condition, Row, Step, Value};
 use record::accounting::{Accounting, State};
 use record::batch::Batch;
 use record::site::{Gpus, Node, Partition, SiteData};
@@ -502,26 +504,139 @@ fn criteria_of_an_exclusive_group_never_hold_together() {
     let tags = all();
     let groups = shipped::exclusive_groups().unwrap();
     assert_eq!(
-        BOUNDS.iter().map(|(group, _)| *group).collect::<std::collections::BTreeSet<_>>(),
+        BOUNDS.iter().map(|(group, _)| *group).collect::<BTreeSet<_>>(),
         groups.iter().map(String::as_str).collect()
     );
-    for (group, columns) in BOUNDS {
-        let of_group: Vec<&Tag> = tags.iter().filter(|tag| tag.declared.group == *group).collect();
-        let mut hit = std::collections::BTreeSet::new();
+    for bounds in BOUNDS {
+        assert_eq!(overlaps(&tags, bounds), [""; 0]);
+        let (group, columns) = bounds;
+        let mut hit = BTreeSet::new();
+        let criteria = || tags.iter().filter(|tag| tag.declared.group == *group && tag.criterion.is_some());
         for text in combinations(columns) {
-            let row = row(text.trim_start_matches("; "));
-            let holds =
-                |tag: &&&Tag| tag.criterion.as_ref().is_some_and(|criterion| criterion.holds(&row) == T);
-            let held: Vec<&str> =
-                of_group.iter().filter(holds).map(|tag| tag.declared.name.as_str()).collect();
-            assert!(held.len() < 2, "{group}: {text}: {held:?}");
-            hit.extend(held);
+            hit.extend(holding(criteria(), &text));
         }
-        assert_eq!(
-            hit.len(),
-            of_group.iter().filter(|tag| tag.criterion.is_some()).count(),
-            "{group}: {hit:?}"
-        );
+        assert_eq!(hit.len(), criteria().count(), "{group}: {hit:?}");
+    }
+}
+
+/// The tags whose criterion holds for a row.
+fn holding<'a>(tags: impl Iterator<Item = &'a Tag>, text: &str) -> Vec<&'a str> {
+    let row = row(text.trim_start_matches("; "));
+    let holds = |tag: &&Tag| tag.criterion.as_ref().is_some_and(|criterion| criterion.holds(&row) == T);
+    tags.filter(holds).map(|tag| tag.declared.name.as_str()).collect()
+}
+
+/// The rows of a group's table for which more than one of its criteria holds.
+fn overlaps(tags: &[Tag], (group, columns): &Bounds) -> Vec<String> {
+    let of_group = || tags.iter().filter(|tag| tag.declared.group == *group);
+    let rows = combinations(columns).into_iter();
+    let held = rows.map(|text| (holding(of_group(), &text), text)).filter(|(held, _)| held.len() > 1);
+    held.map(|(held, text)| format!("{group}: {text}: {held:?}")).collect()
+}
+
+/// A tag of each exclusive group, and what of its criterion or parameters becomes what: a bound that reaches into that of another tag.
+const MISTAKES: &[(&str, &str, &str)] = &[
+    ("avg_CPU_user LOW", "20%", "41%"),
+    ("avg_LA SINGLE CORE", " and load_cores > 1", ""),
+    ("avg_cache_L1/L3 LOW", "10", "11"),
+    ("avg_IB_speed HIGH", "1GB/s", "1.1GB/s"),
+    ("avg_IB_packages_num LOW", "1000", "1001"),
+    ("job_disks UNUSED", "= 0", ">= 0"),
+    ("job_nnodes MANY", "9", "8"),
+    ("job_status FAILED", "= 'FAILED'", "in ('FAILED', 'CANCELLED')"),
+];
+
+#[test]
+fn a_mistake_in_any_exclusive_group_is_found_by_its_table() {
+    let mut groups = BTreeSet::new();
+    for (name, from, to) in MISTAKES {
+        let mut declared = shipped::shipped().unwrap();
+        let tag = declared.iter_mut().find(|tag| tag.name.as_str() == *name).unwrap();
+        let criterion = tag.criterion.iter_mut();
+        for text in criterion.chain(tag.parameters.values_mut()) {
+            *text = text.replace(from, to);
+        }
+        let group = tag.group.clone();
+        let tags = tags::tag::check(&declared, &tags::Site::default(), &FIXED.catalogue).unwrap();
+        for bounds in BOUNDS {
+            assert_eq!(!overlaps(&tags, bounds).is_empty(), bounds.0 == group, "{name}: {}", bounds.0);
+        }
+        groups.insert(group);
+    }
+    assert_eq!(groups.len(), BOUNDS.len());
+}
+
+/// Where the rows of a table lie beside the bounds of one comparison.
+#[derive(Default)]
+struct Sides {
+    /// The values of its columns on a bound.
+    on: BTreeSet<String>,
+    holds: BTreeSet<String>,
+    does_not: BTreeSet<String>,
+    has_margins: bool,
+}
+
+impl Sides {
+    fn add(&mut self, step: &Step) {
+        let seen = step.seen.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        self.has_margins |= step.margin.is_some();
+        match (step.margin.is_some_and(|margin| margin.amount == 0.0), step.holds) {
+            (true, _) => drop(self.on.insert(seen)),
+            (false, Some(true)) => drop(self.holds.insert(seen)),
+            (false, Some(false)) => drop(self.does_not.insert(seen)),
+            (false, None) => {}
+        }
+    }
+
+    /// Whether there are rows on each bound of this comparison and on each side of them.
+    fn are_all(&self, text: &str) -> bool {
+        let (on, holds, does_not) = (self.on.len(), self.holds.len(), self.does_not.len());
+        if text.contains(" between ") {
+            // Two bounds, and two sides on which it does not hold.
+            on > 1 && holds > 0 && does_not > 1
+        } else if !self.has_margins {
+            holds > 0 && does_not > 0
+        } else {
+            // Of what is counted, nothing is below zero.
+            let (is_equality, is_of_zero) = (text.contains(" = "), is_over_zero(text));
+            on > 0 && (holds > 0 || is_equality) && (does_not > 0 || is_of_zero)
+        }
+    }
+}
+
+fn is_over_zero(text: &str) -> bool {
+    let is_unit = |rest: &str| !rest.starts_with(|next: char| next == '.' || next.is_ascii_digit());
+    text.split_once("> 0").is_some_and(|(_, rest)| is_unit(rest))
+}
+
+/// Whatever the bounds are, with 1, 2 and 64 cores: one that is changed must be changed in the table, too.
+#[test]
+fn the_table_of_exclusive_groups_has_rows_at_below_and_above_each_bound() {
+    let tags = all();
+    let cores_of = |row: &Row| row.value(FIXED.catalogue.get("load_cores").unwrap());
+    for (group, columns) in BOUNDS {
+        let mut sides: BTreeMap<(String, String), Sides> = BTreeMap::new();
+        let rows = combinations(columns).into_iter().map(|text| row(text.trim_start_matches("; ")));
+        for row in rows.filter(|row| *group != "load" || cores_of(row) != Value::Unknown) {
+            let criteria = tags.iter().filter(|tag| tag.declared.group == *group);
+            for step in
+                criteria.filter_map(|tag| tag.criterion.as_ref()).flat_map(|one| one.explain(&row).steps)
+            {
+                // Of cores these three numbers are all.
+                if step.seen.iter().any(|seen| seen.column.name != "load_cores") {
+                    let key = (format!("{:?}", cores_of(&row)), step.text.clone());
+                    sides.entry(key).or_default().add(&step);
+                }
+            }
+        }
+        assert!(!sides.is_empty(), "{group}");
+        for ((cores, text), sides) in sides {
+            let Sides { on, holds, does_not, .. } = &sides;
+            assert!(
+                sides.are_all(&text),
+                "{group}, cores {cores}: {text}: on a bound {on:?}, holds {holds:?}, does not {does_not:?}"
+            );
+        }
     }
 }
 

@@ -6,12 +6,14 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{HOST, SECOND, batch, stream};
+use record::accounting::{Accounting, State};
 use record::batch::Batch;
 use record::entry::Entry;
 use record::metric::id;
-use record::reading::{JobReading, Reading, Reserved, Values};
+use record::reading::{CommandReading, JobReading, Reading, Reserved, Values};
 use serde_json::{Map, Value, json};
-use store::{Limits, Reader, Store, Writer, prepare};
+use store::sight::Sight;
+use store::{Accounts, Limits, Reader, Store, Writer, prepare};
 
 const START: u64 = 1_800_000_000 * SECOND;
 
@@ -100,6 +102,84 @@ fn the_jobs_that_run() {
     assert_eq!(top(&reader, 196)[1]["nodes_late"], json!(1));
     assert_eq!(top(&reader, 961).len(), 1, "it was not read for fifteen minutes");
     assert_eq!(top(&reader, 2000).len(), 0);
+}
+
+/// The processes of a name in a sample, and the CPU time in seconds that they have used.
+fn command(name: &str, seconds: u64) -> CommandReading {
+    let mut values = Values::default();
+    values.put(id::CPU_USER, Some(seconds * SECOND));
+    values.put(id::CPU_SYSTEM, Some(0));
+    CommandReading { command: name.as_bytes().into(), values }
+}
+
+fn account(job: &str, user: &str, name: &str, submit: u64, end: Option<u64>) -> Accounting {
+    Accounting {
+        cluster: Some("tiny".into()),
+        job: Some(job.into()),
+        shown: job.into(),
+        user: Some(user.into()),
+        name: Some(name.as_bytes().into()),
+        partition: Some("cpu".into()),
+        submit: Some(START - 1000 * SECOND + submit * SECOND),
+        start: Some(START - 1000 * SECOND + submit * SECOND),
+        end: end.map(|end| START - 1000 * SECOND + end * SECOND),
+        state: Some(if end.is_some() { State::Completed } else { State::Running }),
+        ..Accounting::default()
+    }
+}
+
+#[test]
+fn jobs_have_their_name_partition_and_the_program_that_uses_most_cpu() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut writer, reader) = open(&dir);
+    let running = |name: &str, node: &str, commands: &[(&str, u64)]| JobReading {
+        commands: commands.iter().map(|(name, seconds)| command(name, *seconds)).collect(),
+        ..job(name, node, &[(id::CPU, 60 * SECOND)])
+    };
+    let entries = [
+        reading(
+            60,
+            vec![
+                running("1", "n1", &[("bash", 1), ("prepare", 50), ("solver", 4)]),
+                running("2", "n3", &[("slurm_script", 3), ("sleep", 0)]),
+                running("3", "n4", &[]),
+            ],
+        ),
+        // What used most before and is idle now, or gone, is not named.
+        reading(
+            120,
+            vec![
+                running("1", "n1", &[("bash", 1), ("prepare", 50), ("solver", 30), ("new", 40)]),
+                running("1", "n2", &[("bash", 1), ("solver", 20)]),
+                running("2", "n3", &[("slurm_script", 3), ("sleep", 0)]),
+            ],
+        ),
+    ];
+    put(&mut writer, 1, &entries);
+    // A number that was given before, and one that another user's job on another cluster has as well.
+    let elsewhere = Accounting { cluster: Some("huge".into()), ..account("2", "bob", "bobs", 5, None) };
+    let jobs = [
+        account("1", "alice", "before", 0, Some(10)),
+        account("1", "alice", "heat 3d", 900, None),
+        elsewhere,
+    ];
+    writer.account(&Accounts::of(&jobs).unwrap()).unwrap();
+    let rows = top(&reader, 130);
+    for (row, name, partition, program) in [
+        (&rows[0], json!("heat 3d"), json!("cpu"), json!("solver")),
+        (&rows[1], Value::Null, Value::Null, json!("sleep")),
+        (&rows[2], Value::Null, Value::Null, Value::Null),
+    ] {
+        assert_eq!(
+            (&row["name"], &row["partition"], &row["program"]),
+            (&name, &partition, &program),
+            "{row:?}"
+        );
+    }
+    let sight = |user: &str| Sight::Own { user: user.into(), projects: vec![], member_of: vec![] };
+    let seen_by = |user: &str| top(&store.reader_with(&sight(user)).unwrap(), 130);
+    assert_eq!(seen_by("alice"), rows);
+    assert_eq!(seen_by("bob"), Vec::new());
 }
 
 /// CPU time that this process has used.

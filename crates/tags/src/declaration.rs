@@ -27,6 +27,8 @@ pub struct Declaration {
     pub author: String,
     /// A condition over the columns of jobs; without one, people set the tag.
     pub criterion: Option<String>,
+    /// Of which kind of jobs the criterion says anything: of others it is unknown whether it holds. All if absent.
+    pub kind: Option<Kind>,
     /// Values that the criterion names, each written as in a condition. A site may give others.
     #[serde(default)]
     pub parameters: BTreeMap<String, String>,
@@ -65,6 +67,7 @@ impl Declaration {
             description,
             author: String::new(),
             criterion: None,
+            kind: None,
             parameters: BTreeMap::new(),
             comments: String::new(),
             available: true,
@@ -84,6 +87,14 @@ impl Declaration {
         }
         self
     }
+}
+
+/// A batch job, or the session of somebody who logged in: what a job requested, a session did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Job,
+    Session,
 }
 
 fn yes() -> bool {
@@ -205,6 +216,7 @@ mod tests {
         for (more, said) in [
             ("criticality = 6\n", "6 is not between 1 and 5"),
             ("kriterion = 'a'\n", "unknown field `kriterion`"),
+            ("kind = 'jobs'\n", "unknown variant `jobs`, expected `job` or `session`"),
             ("aliases = ['a,b']\n", "`a,b` is no name for a tag"),
         ] {
             let error = parse(&format!("{LEAST}{more}")).unwrap_err().to_string();

@@ -19,7 +19,7 @@ pub mod space;
 pub mod tag;
 pub mod text;
 
-pub use declaration::{Declaration, FileError, Level, Site};
+pub use declaration::{Declaration, FileError, Kind, Level, Site};
 pub use name::Name;
 pub use search::Search;
 pub use space::Space;

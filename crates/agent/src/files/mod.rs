@@ -6,6 +6,7 @@
 //! reading is bounded in rate and size.
 
 mod cache;
+mod namespace;
 mod open;
 mod queue;
 mod worker;
@@ -18,13 +19,17 @@ use std::time::{Duration, Instant};
 use record::bytes::Bytes;
 use record::entry::{Container, File, Object, ObjectList};
 use sample::Proc;
-use sample::process::FileStat;
+use sample::process::{FileStat, Root};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use crate::clock::monotonic_ns;
 use crate::counters::Counters;
+use crate::shares::Shares;
 use crate::waits::Waits;
 use cache::Cache;
-pub use open::{Inode, Place, exists_inside, open_inside};
+use namespace::Looked;
+pub use namespace::Namespace;
+pub use open::{Found, Inode, Place};
 use queue::{Queue, Work};
 use worker::{Hashing, Lookup, Worker};
 
@@ -37,6 +42,8 @@ const INODES_BYTES: usize = 4 * 1024 * 1024;
 const FRESH: Duration = Duration::from_secs(10);
 /// Threads that look at files. Each user can make one of them hang.
 const THREADS_MAX: usize = 12;
+/// Root directories that are held open until they are looked at; a user has their share of them.
+pub const ROOTS_MAX: usize = 256;
 
 /// What may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +125,7 @@ pub fn unresolved(objects: &[Seen]) -> Arc<ObjectList> {
 pub struct ListKey(u64);
 
 impl ListKey {
-    pub fn new(objects: &[Seen], namespace: Option<&[u8]>) -> ListKey {
+    pub fn new(objects: &[Seen], namespace: Option<Namespace>) -> ListKey {
         let mut hasher = Xxh3::new();
         for object in objects {
             let inode = object.inode.unwrap_or(Inode { dev: 0, number: 0 });
@@ -126,15 +133,20 @@ impl ListKey {
             hasher.update(&inode.number.to_le_bytes());
         }
         let plain: Vec<Object> = objects.iter().map(|object| object.object(None)).collect();
-        ListKey(list_id(&plain) ^ hasher.digest() ^ namespace.map_or(0, xxh3_64))
+        if let Some(Namespace { number, since, root }) = namespace {
+            for word in [number, since, root.mount, root.dev, root.inode] {
+                hasher.update(&word.to_le_bytes());
+            }
+        }
+        ListKey(list_id(&plain) ^ hasher.digest())
     }
 }
 
 struct Known {
     files: Cache<u64, File>,
     lists: Cache<ListKey, (Instant, Arc<ObjectList>)>,
-    /// Mount namespaces other than ours, once they were looked at.
-    containers: Cache<Vec<u8>, Option<Container>>,
+    /// Roots in mount namespaces other than ours, once they were looked at.
+    containers: Cache<Namespace, Looked>,
     /// Files by device and inode, as the kernel names them, and when that was seen.
     inodes: Cache<Inode, (Instant, u64)>,
 }
@@ -151,6 +163,7 @@ struct Shared {
     announce: Box<dyn Fn(File) + Send + Sync>,
     counters: Arc<Counters>,
     waits: Waits,
+    roots: Shares,
 }
 
 impl Files {
@@ -175,6 +188,7 @@ impl Files {
             announce: Box::new(announce),
             counters,
             waits: Waits::default(),
+            roots: Shares::new(ROOTS_MAX),
         }));
         files.0.queue.add_thread();
         files.start_thread()?;
@@ -241,17 +255,32 @@ impl Files {
         known.lists.get(&key).filter(|(since, _)| since.elapsed() < FRESH).map(|(_, list)| list.clone())
     }
 
-    /// Has a mount namespace looked at, through a user's process in it.
-    pub fn enter(&self, user: u32, namespace: &[u8], pid: u32) {
-        if !self.lock().containers.contains(&namespace.to_vec()) {
-            let lookup = Lookup::Enter { namespace: namespace.to_vec(), pid };
-            self.send(user, Work::Lookup(lookup), 64 + namespace.len());
+    /// Has the root of a user's process in another mount namespace looked at, unless it is known; says whether it will be.
+    pub fn enter(&self, user: u32, namespace: Namespace, pid: u32, root: Root) -> bool {
+        if !self.is_stale(namespace) {
+            return false;
         }
+        let Some(held) = self.0.roots.hold(user, 1) else {
+            self.0.counters.files_dropped.one();
+            return false;
+        };
+        self.send(user, Work::Lookup(Lookup::Enter { namespace, pid, root: (root.dir, held) }), 128)
     }
 
-    /// What kind of container a mount namespace is, if it is one and was looked at.
-    pub fn container(&self, namespace: &[u8]) -> Option<Container> {
-        self.lock().containers.get(&namespace.to_vec())?.clone()
+    /// Whether a root has to be looked at.
+    fn is_stale(&self, namespace: Namespace) -> bool {
+        let now = monotonic_ns();
+        self.lock().containers.get(&namespace).is_none_or(|looked| looked.is_stale(namespace, now))
+    }
+
+    /// Whether a root was looked at since an image began in it.
+    pub fn is_looked_at(&self, namespace: Namespace, start: u64) -> bool {
+        self.lock().containers.get(&namespace).is_some_and(|looked| looked.is_about(start))
+    }
+
+    /// The container in which an image began, if its root is one's and was looked at.
+    pub fn container(&self, namespace: Namespace, start: u64) -> Option<Container> {
+        self.lock().containers.get(&namespace)?.container(start).cloned()
     }
 
     /// Says whether the file is new.
@@ -285,11 +314,13 @@ impl Files {
         true
     }
 
-    fn send(&self, user: u32, work: Work<Lookup, Hashing>, bytes: usize) {
-        if self.0.queue.push(user, work, bytes).is_err() {
+    fn send(&self, user: u32, work: Work<Lookup, Hashing>, bytes: usize) -> bool {
+        let is_sent = self.0.queue.push(user, work, bytes).is_ok();
+        if !is_sent {
             self.0.counters.files_dropped.one();
         }
         self.add_thread();
+        is_sent
     }
 
     /// Starts another thread if all others are at work and something waits.

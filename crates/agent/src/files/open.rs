@@ -6,10 +6,11 @@
 use std::fs::File as OsFile;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::ptr;
 
 use record::bytes::Bytes;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, lstat, openat, openat2};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use sample::Proc;
 use sample::process::{FileStat, parse_mapping};
@@ -77,23 +78,27 @@ impl Place {
     }
 }
 
-/// Opens a regular file below a process's root, whatever links there are; they lead only there.
-pub fn open_inside(proc: &Proc, pid: u32, path: &[u8]) -> Option<OsFile> {
-    let found = find_inside(proc, pid, path)?;
-    regular(&found).ok()?;
-    reopen(&found).ok()
-}
+/// Something that was found below a root directory, whatever links lead to it; they lead only there. It is not opened.
+pub struct Found(OwnedFd);
 
-/// Whether there is anything at a path below a process's root.
-pub fn exists_inside(proc: &Proc, pid: u32, path: &[u8]) -> bool {
-    find_inside(proc, pid, path).is_some()
-}
+impl Found {
+    pub fn below(root: &OwnedFd, path: &[u8]) -> Option<Found> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        openat2(root, path, flags, Mode::empty(), resolve).ok().map(Found)
+    }
 
-fn find_inside(proc: &Proc, pid: u32, path: &[u8]) -> Option<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let root = openat(CWD, proc.path(pid, "root"), flags, Mode::empty()).ok()?;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    openat2(&root, path, flags, Mode::empty(), resolve).ok()
+    /// Whether it is what a path of ours leads to.
+    pub fn is_ours(&self, path: &Path) -> bool {
+        let same = |ours: Stat, found: Stat| (ours.st_dev, ours.st_ino) == (found.st_dev, found.st_ino);
+        matches!((lstat(path), fstat(&self.0)), (Ok(ours), Ok(found)) if same(ours, found))
+    }
+
+    /// Opens it for reading, if it is a regular file.
+    pub fn open(&self) -> Option<OsFile> {
+        regular(&self.0).ok()?;
+        reopen(&self.0).ok()
+    }
 }
 
 fn regular(found: &OwnedFd) -> io::Result<FileStat> {
@@ -159,7 +164,6 @@ mod tests {
     use std::io::Read;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::{MetadataExt, symlink};
-    use std::path::Path;
 
     fn host(path: &Path) -> Place {
         Place::Host(Bytes::from(path.as_os_str().as_bytes()))

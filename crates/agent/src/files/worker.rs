@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::fs::File as OsFile;
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,10 +12,13 @@ use record::bytes::Bytes;
 use record::entry::{File, Object, ObjectList};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::namespace::{Looked, Namespace};
 use super::open::{Inode, Place, Wanted};
 use super::queue::{Slices, Work};
 use super::{FRESH, Files, ListKey, Seen, list_id};
+use crate::clock::monotonic_ns;
 use crate::container;
+use crate::shares::Held;
 
 /// One turn of hashing. Headers and notes lie at a file's beginning: what lies behind the first slice is not worth reading
 /// for them.
@@ -25,8 +29,8 @@ const IDENTITY_BYTES: u64 = 64 * 1024;
 
 /// What an image waits for.
 pub enum Lookup {
-    /// What kind of container a mount namespace is, seen through a process in it.
-    Enter { namespace: Vec<u8>, pid: u32 },
+    /// What kind of container the root of a process is, if it is one's. It is held open: the process may be gone by then.
+    Enter { namespace: Namespace, pid: u32, root: (OwnedFd, Held) },
     /// The files of a list.
     Resolve { key: ListKey, objects: Vec<Seen>, pid: u32, is_inside: bool },
 }
@@ -92,7 +96,7 @@ impl Worker {
             Lookup::Resolve { key, objects, pid, is_inside } => {
                 self.resolve(user, key, &objects, pid, is_inside)
             }
-            Lookup::Enter { namespace, pid } => self.enter(user, namespace, pid),
+            Lookup::Enter { namespace, pid, root } => self.enter(user, namespace, pid, root),
         }
     }
 
@@ -101,15 +105,19 @@ impl Worker {
         self.files.0.waits.during("files", what, ask)
     }
 
-    fn enter(&self, user: u32, namespace: Vec<u8>, pid: u32) {
-        if self.files.lock().containers.contains(&namespace) {
+    fn enter(&self, user: u32, namespace: Namespace, pid: u32, (root, _held): (OwnedFd, Held)) {
+        let before = self.files.lock().containers.get(&namespace).cloned().unwrap_or_default();
+        if before.container.is_some() {
             return;
         }
-        let look = || container::from_root(&self.files.0.proc, pid, Path::new("/"));
+        let began = monotonic_ns();
+        let look = || container::from_root(&root, Path::new("/"));
         let container = self.asking(format_args!("the root of process {pid}"), look);
+        let outside_at = if container.is_some() { before.outside_at } else { began };
         let image = container.as_ref().and_then(|container| container.image.as_ref());
-        let bytes = namespace.len() + image.map_or(0, |image| image.len());
-        self.files.lock().containers.insert(user, namespace, container, bytes);
+        let bytes = size_of::<Looked>() + image.map_or(0, |image| image.len());
+        let looked = Looked { container, outside_at };
+        self.files.lock().containers.insert(user, namespace, looked, bytes);
     }
 
     fn resolve(&self, user: u32, key: ListKey, objects: &[Seen], pid: u32, is_inside: bool) {

@@ -17,9 +17,10 @@ mod live;
 mod node;
 mod rates;
 mod remote;
+mod sessions;
 mod tracked;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -44,17 +45,22 @@ pub use collect::{Collector, Own};
 pub use counts::{Counting, Counts};
 use kept::Kept;
 use rates::Rates;
+use sessions::{Brief, Here};
 pub use tracked::Tracked;
 
 /// A job whose last process has ended is read for the last time after this: the rest of its accounting has come by then.
 const LAST_NS: u64 = 1_000_000_000;
 const HARDWARE_NS: u64 = 86_400_000_000_000;
+/// So many jobs and sessions of one user are read between the usual times: anyone may begin sessions without end.
+const OFTEN_MAX: usize = 256;
 
 /// What the main thread tells.
 enum Order {
     Census(Box<Census>),
     /// Jobs have begun.
     Begun,
+    /// Sessions have begun, or jobs that only their processes name.
+    Met,
     /// The last process of these jobs has ended.
     Quiet(Vec<Subject>),
     Cadence(Cadence),
@@ -107,6 +113,7 @@ impl Sampling {
             said_cards: Vec::new(),
             due: Due::default(),
             rates: Rates::default(),
+            brief: Brief::since(monotonic_ns()),
         };
         // What an earlier agent knew is read at once: it may be over.
         sampler.due.jobs = sampler.tracked.keys().map(|subject| (subject.clone(), 0)).collect();
@@ -128,6 +135,10 @@ impl Sampling {
 
     pub fn begun(&self) {
         let _ = self.orders.send(Order::Begun);
+    }
+
+    pub fn met(&self) {
+        let _ = self.orders.send(Order::Met);
     }
 
     pub fn quiet(&self, subjects: Vec<Subject>) {
@@ -154,6 +165,8 @@ struct Due {
     all: u64,
     hardware: u64,
     jobs: HashMap<Subject, u64>,
+    /// Those that were met and are in no census yet. Whoever makes them without end is counted no more often than this.
+    met: Option<u64>,
     /// A census was asked for, and the readings that were due then are made when it comes.
     asked: bool,
     /// How the clock was set when these times were told.
@@ -167,7 +180,32 @@ impl Due {
         self.offset = offset;
         if set_by != 0 {
             let all = self.jobs.values_mut().chain([&mut self.all, &mut self.hardware]);
-            all.for_each(|due| *due = due.saturating_add_signed(set_by));
+            all.chain(&mut self.met).for_each(|due| *due = due.saturating_add_signed(set_by));
+        }
+    }
+
+    /// When somebody has to be asked.
+    fn next(&self) -> u64 {
+        self.jobs.values().chain(&self.met).copied().fold(self.all, u64::min)
+    }
+
+    /// Puts off to the usual time what is too much of one user, except last readings; and leaves out what is too much of sessions that
+    /// came and went.
+    fn bound_users(&mut self, accounts: &[Account], due: &mut [bool], is_all: bool) {
+        let mut of_user: HashMap<Option<u32>, usize> = HashMap::new();
+        for (account, is_due) in accounts.iter().zip(due).filter(|(_, is_due)| **is_due) {
+            let has_ended = account.last_end.is_some();
+            if has_ended && self.jobs.contains_key(&account.subject) || !has_ended && is_all {
+                continue;
+            }
+            let count = of_user.entry(account.uid).or_default();
+            *count += 1;
+            if *count > OFTEN_MAX {
+                *is_due = false;
+                if !has_ended {
+                    self.jobs.insert(account.subject.clone(), self.all);
+                }
+            }
         }
     }
 }
@@ -188,6 +226,7 @@ struct Sampler {
     said_cards: Vec<String>,
     due: Due,
     rates: Rates,
+    brief: Brief,
 }
 
 impl Sampler {
@@ -197,11 +236,11 @@ impl Sampler {
         self.ask();
         loop {
             let now = self.now();
-            let next = self.due.jobs.values().copied().chain([self.due.all]).min().unwrap_or(0);
-            let wait = if self.due.asked { self.cadence.every } else { next.saturating_sub(now) };
+            let wait = if self.due.asked { self.cadence.every } else { self.due.next().saturating_sub(now) };
             match orders.recv_timeout(Duration::from_nanos(wait)) {
                 Ok(Order::Census(census)) => self.read(&census),
                 Ok(Order::Begun) => self.ask(),
+                Ok(Order::Met) => self.meet(),
                 Ok(Order::Quiet(subjects)) => self.hear_last_words(subjects),
                 Ok(Order::Cadence(cadence)) => self.cadence = cadence,
                 Ok(Order::Rates(told)) => self.hear_rates(told),
@@ -216,7 +255,14 @@ impl Sampler {
         self.clock.wall(monotonic_ns())
     }
 
+    /// Who has begun a session, or names a job, is read for the first time with all others that are young.
+    fn meet(&mut self) {
+        let now = self.now();
+        self.due.met.get_or_insert(cadence::next(now, self.cadence.of_job(0, None)));
+    }
+
     fn ask(&mut self) {
+        self.brief.ask(monotonic_ns());
         self.due.asked = true;
         self.wants_census.store(true, Ordering::Relaxed);
         wake(&self.wake);
@@ -281,6 +327,7 @@ impl Sampler {
     /// Reads what is due, now that it is known who is who.
     fn read(&mut self, census: &Census) {
         self.due.asked = false;
+        self.due.met = None;
         let (clock, moment) = (self.clock.at_rest(), monotonic_ns());
         self.due.follow(clock.offset());
         let now = clock.wall(moment);
@@ -292,12 +339,18 @@ impl Sampler {
         let is_due = |at: usize, account: &Account| {
             let due = self.due.jobs.get(&account.subject);
             let has_processes = live.get(at).is_some_and(|count| *count > 0);
+            let is_young = moment.saturating_sub(account.first_start) < self.cadence.young;
             // What has just begun is met here for the first time.
-            is_all && (has_processes || due.is_some())
-                || due.map_or(has_processes && account.subject.job.is_some(), |due| now >= *due)
+            let is_new = if has_processes {
+                is_young || account.subject.job.is_some()
+            } else {
+                !self.tracked.contains_key(&account.subject) && self.brief.is_due(account)
+            };
+            is_all && (has_processes || due.is_some()) || due.map_or(is_new, |due| now >= *due)
         };
         let mut due: Vec<bool> =
             census.accounts.iter().enumerate().map(|(at, account)| is_due(at, account)).collect();
+        self.due.bound_users(&census.accounts, &mut due, is_all);
         let mut reading = Reading {
             time: now,
             host: self.host.clone(),
@@ -310,14 +363,21 @@ impl Sampler {
         } else {
             self.read_due(census, &mut due, &mut reading)
         };
-        let jobs_here =
-            live.iter().zip(&census.accounts).filter(|(n, a)| **n > 0 && a.subject.job.is_some()).count();
+        let here = Here::of(&live, &census.accounts);
+        let mut brief = HashSet::new();
         for (at, mut own) in sorted {
             let Some(account) = census.accounts.get(at) else { continue };
-            own.is_shared = jobs_here > 1;
+            own.is_shared = here.has_others(&account.subject, own.pids.len());
+            let is_first = !self.tracked.contains_key(&account.subject);
             let sensors = self.sensors(account, now, is_all);
             reading.jobs.extend(self.job(account, own, sensors, now, &clock));
+            // Of one that came and went nothing is left to read.
+            if is_first && account.subject.is_login() && !self.due.jobs.contains_key(&account.subject) {
+                self.tracked.remove(&account.subject);
+                brief.insert(account.subject.clone());
+            }
         }
+        self.brief.told(brief);
         let known = &census.accounts;
         self.tracked.retain(|subject, _| known.iter().any(|account| account.subject == *subject));
         self.due.jobs.retain(|subject, _| self.tracked.contains_key(subject));
@@ -393,10 +453,7 @@ impl Sampler {
         let mut reading = tracked.reading(account, own, clock);
         let rate = self.rates.of(account, monotonic_ns());
         let age = now.saturating_sub(reading.start);
-        let every = match account.subject.job {
-            Some(_) => self.cadence.of_job(age, rate.map(|rate| rate.every)),
-            None => self.cadence.every,
-        };
+        let every = self.cadence.of_job(age, rate.map(|rate| rate.every));
         reading.every = every;
         if !sensors.is_all() {
             rates::keep(&mut reading, sensors);
@@ -475,6 +532,39 @@ mod tests {
             assert_eq!(made[9..12], after, "{set_by} {suspended}");
             assert!(made.windows(2).all(|two| two[1] - two[0] <= 10), "{set_by} {suspended}: {made:?}");
         }
+    }
+
+    #[test]
+    fn a_user_with_many_sessions_is_read_often_in_a_bounded_number_of_them() {
+        let mut due = Due { all: 60, ..Due::default() };
+        let account = |uid, n: usize| {
+            let subject = Subject { job: None, node: None, session: Some(format!("{uid}-{n}")) };
+            Account { uid: Some(uid), ..Account::new(subject, 0) }
+        };
+        let mut accounts: Vec<Account> = (0..OFTEN_MAX + 10).map(|n| account(7, n)).collect();
+        accounts.push(account(8, 0));
+        accounts.push(Account { last_end: Some(1), ..account(7, usize::MAX) });
+        due.jobs.insert(accounts[OFTEN_MAX + 11].subject.clone(), 60);
+        let mut wanted = vec![true; accounts.len()];
+        due.bound_users(&accounts, &mut wanted, false);
+        let left_out: Vec<usize> = (0..wanted.len()).filter(|at| !wanted[*at]).collect();
+        assert_eq!(
+            left_out,
+            (OFTEN_MAX..OFTEN_MAX + 10).collect::<Vec<_>>(),
+            "neither another user's nor an end"
+        );
+        assert!(left_out.iter().all(|at| due.jobs[&accounts[*at].subject] == 60), "their usual time is due");
+        // Those that came and went are bounded at all times, and put off to none.
+        let ended = |n: usize| Account { last_end: Some(1), ..account(9, n) };
+        let gone: Vec<Account> = (0..OFTEN_MAX + 3).map(ended).collect();
+        let mut wanted = vec![true; gone.len()];
+        due.bound_users(&gone, &mut wanted, true);
+        assert_eq!(wanted.iter().filter(|is_wanted| **is_wanted).count(), OFTEN_MAX);
+        assert!(!due.jobs.contains_key(&gone[OFTEN_MAX].subject));
+        due.met = Some(30);
+        assert_eq!(due.next(), 30);
+        due.follow(-10);
+        assert_eq!((due.next(), due.all), (20, 50));
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Cursor {
             Found::Damaged => set_nameless_aside(dir, counters),
             Found::Nothing => {}
         }
-        let cursor = Cursor { path, stream: Stream(random()?), next: 1 };
+        let cursor = Cursor { path, stream: Stream(super::random()?), next: 1 };
         cursor.write()?;
         Ok(cursor)
     }
@@ -114,15 +114,6 @@ fn set_nameless_aside(dir: &Path, counters: &Counters) {
             state::set_aside(dir, &name, why, counters);
         }
     }
-}
-
-fn random() -> io::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 mod client;
 mod cursor;
+pub mod enroll;
 pub mod http;
 mod pack;
 
@@ -32,6 +33,7 @@ use crate::state;
 
 pub use client::{Client, SendError, Target};
 pub use cursor::Cursor;
+use enroll::Enrollment;
 pub use pack::{Packed, pack};
 
 /// The longest wait between two attempts.
@@ -122,6 +124,9 @@ impl Shipping {
     ) -> io::Result<Shipping> {
         if options.dir.join(REFUSED).symlink_metadata().is_ok_and(|meta| !meta.is_dir()) {
             state::set_aside(&options.dir, REFUSED, "not a directory", &counters);
+        }
+        if let Some(enrollment) = &options.target.enrollment {
+            prepare(enrollment, &counters);
         }
         let (stop, stopped) = channel();
         let client = Client::new(options.target.clone());
@@ -315,6 +320,25 @@ impl Ship {
     }
 }
 
+/// Looks at the files of an agent that gets its token by itself.
+fn prepare(enrollment: &Enrollment, counters: &Counters) {
+    enrollment.clear(counters);
+    if let Some(mode) = enroll::open_to_others(&enrollment.file) {
+        let path = enrollment.file.display();
+        say(format_args!("{path} is open to others (mode {mode:04o}): chmod 600 {path}"));
+    }
+}
+
+/// Random bytes, from the kernel.
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,7 +366,7 @@ mod tests {
         let token_file = dir.path().join("token");
         std::fs::write(&token_file, "secret").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let target = Target { url, token_file, ca_file: None };
+        let target = Target { url, token_file, ca_file: None, enrollment: None };
         let interval = Duration::from_secs(1);
         let mut ship = Ship {
             options: ShipOptions {

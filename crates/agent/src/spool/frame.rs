@@ -9,7 +9,7 @@ const TRAILER_MAGIC: [u8; 4] = *b"JGE1";
 pub(super) const HEADER_BYTES: usize = 48;
 const FRAME_HEADER: usize = 24;
 /// No entry is larger; a longer length is damage.
-pub(super) const PAYLOAD_MAX: usize = 4 * 1024 * 1024;
+pub const PAYLOAD_MAX: usize = 4 * 1024 * 1024;
 
 /// The header of a segment of `stream` whose first entry will have number `first`.
 pub(super) fn header(stream: Stream, first: u64, time: u64) -> [u8; HEADER_BYTES] {

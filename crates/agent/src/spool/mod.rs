@@ -25,7 +25,7 @@ pub mod lock;
 mod reader;
 mod writer;
 
-pub use frame::{Header, Item, Segment, closed_segment};
+pub use frame::{Header, Item, PAYLOAD_MAX, Segment, closed_segment};
 pub use reader::{Damage, ReadError, Reader, SegmentFile, first_number, header, segments};
 pub use writer::{Numbering, SpoolError, SpoolLimits, SpoolWriter};
 

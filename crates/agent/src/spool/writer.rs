@@ -109,6 +109,11 @@ impl SpoolWriter {
         self.closed_bytes + self.current.as_ref().map_or(0, |current| current.bytes)
     }
 
+    /// How many it may hold.
+    pub fn max_bytes(&self) -> u64 {
+        self.limits.max_bytes
+    }
+
     /// The number the next entry will have.
     pub fn next_number(&self) -> u64 {
         self.next_number
@@ -151,7 +156,8 @@ impl SpoolWriter {
         Ok(())
     }
 
-    fn recount(&mut self) {
+    /// Counts again what it holds: segments that were sent are gone.
+    pub fn recount(&mut self) {
         let current = self.current.as_ref().map(|current| current.path.as_path());
         let closed =
             segments(&self.dir).into_iter().flatten().filter(|file| Some(file.path.as_path()) != current);

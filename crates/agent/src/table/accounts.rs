@@ -16,6 +16,10 @@ use crate::job::{self, Job, Variables};
 /// A job or session without processes is forgotten after this time: a job may be without any between two steps.
 const FORGET_NS: u64 = 3_600_000_000_000;
 const SIGKILL: u32 = 9;
+/// So many accounts are kept, about 3 MB: anyone may begin sessions without end. Whoever has most loses their oldest.
+pub(super) const ACCOUNTS_MAX: usize = 4096;
+/// So many are remembered to have been met until they are counted: anyone may begin sessions without end.
+const MET_MAX: usize = 4096;
 
 /// A batch job on a node, or a session where there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,6 +35,11 @@ impl Subject {
     pub fn of_reading(reading: &JobReading) -> Subject {
         let JobReading { job, node, session, .. } = reading.clone();
         Subject { job, node, session }
+    }
+
+    /// Whether it is the session of somebody who logged in.
+    pub fn is_login(&self) -> bool {
+        self.session.as_deref().is_some_and(record::session::is_login)
     }
 
     /// Whom the processes with this context belong to, if to anyone. `said` is what one says itself.
@@ -155,6 +164,9 @@ pub struct Accounts {
     /// Jobs that have been seen, with their nodes, and whether one is new since it was last asked.
     jobs: HashSet<(String, Option<String>)>,
     has_begun: bool,
+    /// Others that were met since the last census and have no account yet, and whether one was since it was last asked.
+    met: HashSet<Subject>,
+    has_met: bool,
 }
 
 struct Ending {
@@ -173,6 +185,12 @@ impl Accounts {
     pub fn note_job(&mut self, job: &Job) {
         let key = (job.id.clone(), job.node.clone());
         self.has_begun |= self.jobs.insert(key);
+    }
+
+    /// Notes whom a process belongs to of which neither a control group nor a step daemon tells.
+    fn meet(&mut self, subject: Subject) {
+        let has_room = self.met.len() < MET_MAX;
+        self.has_met |= has_room && !self.of.contains_key(&subject) && self.met.insert(subject);
     }
 
     /// A job has got another name.
@@ -209,6 +227,19 @@ impl Accounts {
             self.touched.insert(ending.subject);
         }
     }
+
+    /// Forgets the older half of what has ended of the user who has most of it; not those that are `live`.
+    fn make_room(&mut self, live: &HashSet<Subject>) {
+        let mut quiet: HashMap<Option<u32>, Vec<(Option<u64>, Subject)>> = HashMap::new();
+        for (subject, account) in self.of.iter().filter(|(subject, _)| !live.contains(*subject)) {
+            quiet.entry(account.uid).or_default().push((account.last_end, subject.clone()));
+        }
+        let Some(mut most) = quiet.into_values().max_by_key(Vec::len) else { return };
+        most.sort_unstable_by_key(|(last_end, _)| *last_end);
+        for (_, subject) in most.drain(..most.len().div_ceil(2)) {
+            self.of.remove(&subject);
+        }
+    }
 }
 
 impl Account {
@@ -241,14 +272,17 @@ impl Account {
         let number = |name| variables.text(name)?.parse().ok();
         // Zero asks for all there is: how much that is the control group says.
         let megabytes = |name| variables.text(name)?.parse::<u64>().ok().filter(|megabytes| *megabytes > 0);
-        let memory = |name| megabytes(name)?.checked_mul(1024 * 1024);
+        // Nor can it ask for more than a number of the store can say.
+        let fits = |bytes: &u64| i64::try_from(*bytes).is_ok();
+        let times = |amount: u64, factor: u64| amount.checked_mul(factor).filter(fits);
+        let memory = |name| times(megabytes(name)?, 1024 * 1024);
         let reserved = &mut self.reserved;
         reserved.cpus = reserved.cpus.or_else(|| number("SLURM_CPUS_ON_NODE"));
         reserved.gpus = reserved.gpus.or_else(|| number("SLURM_GPUS_ON_NODE"));
         reserved.memory = reserved
             .memory
             .or_else(|| memory("SLURM_MEM_PER_NODE"))
-            .or_else(|| memory("SLURM_MEM_PER_CPU")?.checked_mul(u64::from(reserved.cpus?)));
+            .or_else(|| times(memory("SLURM_MEM_PER_CPU")?, u64::from(reserved.cpus?)));
         let text = |name| variables.text(name);
         let given = || text("SLURM_JOB_GPUS").or_else(|| text("SLURM_STEP_GPUS"));
         self.given_cards = self.given_cards.take().or_else(given);
@@ -303,6 +337,15 @@ impl Table {
         });
     }
 
+    /// Keeps accounts within their bound.
+    pub(super) fn bound_accounts(&mut self) {
+        if self.accounts.of.len() >= ACCOUNTS_MAX {
+            let live: HashSet<Subject> =
+                self.live.values().filter_map(|process| self.subject(process)).collect();
+            self.accounts.make_room(&live);
+        }
+    }
+
     /// Whether a process was killed of those that are not settled yet.
     pub fn has_killed(&self) -> bool {
         self.accounts.ending.iter().any(|ending| ending.was_killed)
@@ -339,6 +382,21 @@ impl Table {
         std::mem::take(&mut self.accounts.has_begun)
     }
 
+    /// Whether a session has begun since the last call, or a job that only its processes name.
+    pub fn take_met(&mut self) -> bool {
+        std::mem::take(&mut self.accounts.has_met)
+    }
+
+    /// Notes whom a process belongs to, if that is no job that a trusted source has told.
+    pub(super) fn meet(&mut self, pid: u32) {
+        let Some(process) = self.live.get(&pid).filter(|process| process.context.job.is_none()) else {
+            return;
+        };
+        if let Some(subject) = self.subject(process) {
+            self.accounts.meet(subject);
+        }
+    }
+
     /// Jobs of which the last process has ended since the last call.
     pub fn take_quiet(&mut self) -> Vec<Subject> {
         let mut touched = std::mem::take(&mut self.accounts.touched);
@@ -358,6 +416,7 @@ impl Table {
     pub fn census(&mut self, now: u64) -> Census {
         let mut census = Census::default();
         let mut at: HashMap<Subject, usize> = HashMap::new();
+        self.accounts.met.clear();
         let mut accounts = std::mem::take(&mut self.accounts.of);
         accounts.retain(|_, account| account.last_end.is_none_or(|end| now.saturating_sub(end) < FORGET_NS));
         for (pid, process) in &self.live {

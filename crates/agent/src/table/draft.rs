@@ -1,4 +1,4 @@
-//! An image that has ended, on its way to a record.
+//! An image on its way to a record: it has ended, or it runs and is told of.
 
 use std::cell::RefCell;
 use std::fs::File as OsFile;
@@ -12,13 +12,13 @@ use record::entry::{Container, EndedBy, Image, ImageKey, ObjectList, Used, Witho
 use record::guest::{Object, Start, decode_late, weight_of_list};
 use record::rules::Rules;
 use record::wire::late;
-use sample::process::FileStat;
+use sample::process::{FileStat, Root};
 
 use super::spaces::{self, SharedSpace};
 use super::usage::{self, Base, Sum};
 use super::{Credentials, Live, PROCESS_BYTES, Process, Surroundings};
 use crate::container;
-use crate::files::{self, Files, Inode, ListKey, Place, Seen};
+use crate::files::{self, Files, Inode, ListKey, Namespace, Place, Seen};
 use crate::job::{self, Job, Variables};
 use crate::shares::Held;
 
@@ -33,6 +33,8 @@ pub struct Context {
     pub session: Option<Rc<str>>,
     /// A guest has spoken in this process or one before it.
     pub has_guest: bool,
+    /// The mount namespace, if it is not ours.
+    pub namespace: Option<Namespace>,
 }
 
 /// An executable.
@@ -85,7 +87,9 @@ pub struct About {
     pub late_cut: u64,
     pub container: Option<Container>,
     /// The mount namespace, if it is not ours.
-    pub namespace: Option<Vec<u8>>,
+    pub namespace: Option<Namespace>,
+    /// The root there is being looked at.
+    pub awaits_root: bool,
     pub seccomp: Option<u32>,
     pub preloaded: Option<bool>,
     pub off: bool,
@@ -100,6 +104,12 @@ pub struct About {
     pub is_stripped: bool,
     /// What the kernel says is mapped.
     pub space: Option<SharedSpace>,
+}
+
+/// The mount namespace in which a process was found, and its root if that is to be looked at.
+pub struct Entered {
+    pub namespace: Namespace,
+    pub root: Option<Root>,
 }
 
 /// Whose process it is of which an image is learned.
@@ -190,7 +200,7 @@ impl About {
         if late.is_empty() {
             return;
         }
-        let key = ListKey::new(&late, self.namespace.as_deref());
+        let key = ListKey::new(&late, self.namespace);
         let _ = files.resolve(owner.user, key, &late, owner.pid, self.namespace.is_some());
         self.late = Some((late, key));
     }
@@ -210,7 +220,7 @@ impl About {
         for seen in list.iter_mut().filter(|seen| !seen.claimed) {
             seen.inode = space.borrow().named(&seen.path);
         }
-        *key = ListKey::new(list, self.namespace.as_deref());
+        *key = ListKey::new(list, self.namespace);
         let _ = files.resolve(owner.user, *key, list, owner.pid, self.namespace.is_some());
     }
 
@@ -220,7 +230,7 @@ impl About {
         if list.is_empty() {
             return;
         }
-        let key = ListKey::new(&list, self.namespace.as_deref());
+        let key = ListKey::new(&list, self.namespace);
         let _ = files.resolve(owner.user, key, &list, owner.pid, self.namespace.is_some());
         self.objects = Objects::Mapped { list, key };
     }
@@ -247,23 +257,17 @@ impl About {
         });
     }
 
-    /// Remembers in which mount namespace the process is, if not in ours, and has it looked at.
-    pub fn enter(&mut self, namespace: Option<&[u8]>, owner: Owner, around: &Surroundings) {
-        if let Some(namespace) = namespace {
-            around.files.enter(owner.user, namespace, owner.pid);
-            self.namespace = Some(namespace.to_vec());
+    /// Remembers in which mount namespace the process is, if not in ours, and has its root looked at.
+    pub fn enter(&mut self, entered: Option<Entered>, owner: Owner, around: &Surroundings) {
+        let Some(Entered { namespace, root }) = entered else { return };
+        self.namespace = Some(namespace);
+        if let Some(root) = root {
+            self.awaits_root |= around.files.enter(owner.user, namespace, owner.pid, root);
         }
     }
 
     /// Takes over what the guest says. `is_whole` says that the kernel's list of mapped files is.
-    pub fn hear(
-        &mut self,
-        start: Start,
-        owner: Owner,
-        is_whole: bool,
-        around: &Surroundings,
-        own_namespace: Option<&[u8]>,
-    ) {
+    pub fn hear(&mut self, start: Start, owner: Owner, is_whole: bool, around: &Surroundings) {
         let known = self.exe.take().filter(|known| known.link == start.exe || known.inode.is_some());
         if known.is_none() && !start.exe.is_empty() {
             // Gone before we looked, or another image's: the inode in its accounting may tell more.
@@ -280,15 +284,12 @@ impl About {
         self.ids = start.ids;
         self.from_guest = true;
         self.container = container::from_variables(Variables(&self.ids));
-        let namespace = around.proc.mount_namespace(owner.pid);
-        let inside = namespace.as_deref().filter(|namespace| Some(*namespace) != own_namespace);
-        self.enter(inside, owner, around);
         let list = match &self.space {
             Some(space) => space.borrow().objects(start.time, start.objects),
             None => start.objects.into_iter().map(spaces::claim).collect(),
         };
-        let key = ListKey::new(&list, inside);
-        let _ = around.files.resolve(owner.user, key, &list, owner.pid, inside.is_some());
+        let key = ListKey::new(&list, self.namespace);
+        let _ = around.files.resolve(owner.user, key, &list, owner.pid, self.namespace.is_some());
         let cut = if is_whole { 0 } else { start.objects_cut };
         self.objects = Objects::Told { list, key, cut };
     }
@@ -320,6 +321,13 @@ impl Finished {
         }
         Finished { image, lists, user, held }
     }
+
+    /// The image with its objects, as the next agent would read it.
+    pub fn known(self) -> (Image, Option<ObjectList>) {
+        let list = self.lists.iter().find(|list| Some(list.id) == self.image.objects);
+        let list = list.map(|list| ObjectList::clone(list));
+        (self.image, list)
+    }
 }
 
 /// How much memory an image takes on its way to the spool, about. A list is shared with all that have loaded the same.
@@ -335,7 +343,7 @@ fn weight(image: &Image, lists: &[Arc<ObjectList>]) -> usize {
         + lists.iter().map(objects).sum::<usize>()
 }
 
-/// An image that has ended.
+/// An image that has ended, or as it is while it runs.
 pub struct Draft {
     pub key: ImageKey,
     pub start: u64,
@@ -359,6 +367,8 @@ pub struct Draft {
     pub peak_kib: Option<u64>,
     pub source: u8,
     pub forked_from: Option<ImageKey>,
+    /// It was reported while it ran.
+    pub is_reported: bool,
 }
 
 impl Draft {
@@ -383,6 +393,7 @@ impl Draft {
             peak_kib: None,
             source: image.source,
             forked_from: image.forked_from,
+            is_reported: image.report.is_told,
         }
     }
 
@@ -401,9 +412,13 @@ impl Draft {
         is_heard && is_charged && self.is_resolved(files)
     }
 
-    /// Whether all objects that it is known to have loaded were looked at.
+    /// Whether its root and all objects that it is known to have loaded were looked at.
     pub fn is_resolved(&self, files: &Files) -> bool {
         let about = self.about.borrow();
+        let namespace = about.namespace.filter(|_| about.awaits_root);
+        if namespace.is_some_and(|namespace| !files.is_looked_at(namespace, self.start)) {
+            return false;
+        }
         let is_resolved = match &about.objects {
             Objects::Unknown => true,
             Objects::Told { key, .. } | Objects::Mapped { key, .. } => files.resolved(*key).is_some(),
@@ -468,7 +483,7 @@ impl Draft {
             module_files: module_list(&about, "_LMFILES_"),
             env: about.env.clone(),
             container: about.container.clone().or_else(|| {
-                about.namespace.as_deref().and_then(|namespace| around.files.container(namespace))
+                about.namespace.and_then(|namespace| around.files.container(namespace, self.start))
             }),
             objects: objects.as_ref().map(|list| list.id),
             late_objects: late.as_ref().map(|list| list.id),
@@ -479,6 +494,8 @@ impl Draft {
             forked_from: self.forked_from.filter(|_| self.key.exec == 0),
             without_guest,
             ranks: Vec::new(),
+            running_at: None,
+            reported: self.is_reported,
         };
         let lists: Vec<Arc<ObjectList>> = objects.into_iter().chain(late).collect();
         let claimed = lists.iter().flat_map(|list| &list.objects).filter(|object| object.claimed).count();

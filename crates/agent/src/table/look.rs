@@ -6,9 +6,12 @@ use record::bytes::Bytes;
 use record::entry::{JobFrom, source};
 use record::rules::{Redactor, Rules};
 use record::wire::is_identifying;
+use sample::Proc;
+use sample::process::RootId;
 
-use super::draft::{About, Context, Exe, Owner};
-use super::{LOOK_WITH_GUEST_NS, LOOK_WITHOUT_GUEST_NS, Look, Process, Table};
+use super::draft::{About, Context, Entered, Exe, Owner};
+use super::{LOOK_WITH_GUEST_NS, LOOK_WITHOUT_GUEST_NS, Look, NOBODY, Process, Table};
+use crate::files::Namespace;
 use crate::job::{self, Job};
 use crate::{clock, container, session};
 
@@ -71,8 +74,36 @@ impl Table {
         }
     }
 
+    /// In which mount namespace a process is, if not in ours; where its mother was if it is gone already.
+    fn find_namespace(&mut self, pid: u32) -> Option<Entered> {
+        let number = self.around.proc.mount_namespace(pid);
+        let is_hosts = number.is_some() && number == self.host_namespace;
+        let root = (number.is_some() && number != self.own_namespace && !is_hosts)
+            .then(|| self.around.proc.root(pid))
+            .flatten();
+        let process = self.live.get_mut(&pid)?;
+        let known = process.context.namespace;
+        let namespace = match number {
+            None => known,
+            Some(number) if Some(number) == self.own_namespace => None,
+            // No other one has its number while the first process lives.
+            Some(number) if is_hosts => Some(Namespace { number, since: 0, root: RootId::default() }),
+            Some(number) => {
+                let same = known.filter(|known| known.number == number);
+                let since = same.map_or_else(clock::monotonic_ns, |same| same.since);
+                let root = root.as_ref().map(|root| root.id).or(same.map(|same| same.root));
+                Some(Namespace { number, since, root: root.unwrap_or_default() })
+            }
+        };
+        if namespace != known {
+            process.context = Rc::new(Context { namespace, ..(*process.context).clone() });
+        }
+        namespace.map(|namespace| Entered { namespace, root })
+    }
+
     /// What must be read at once, because a short program is gone in a moment.
     pub(super) fn look_at_start(&mut self, pid: u32) {
+        let entered = self.find_namespace(pid);
         let exe = self.around.proc.exe(pid);
         let Some(process) = self.live.get_mut(&pid) else { return };
         if let Some(exe) = exe {
@@ -88,9 +119,11 @@ impl Table {
             process.credentials.learn(real, effective);
         }
         let uid = process.credentials.real();
+        let owner = Owner { pid, user: self.around.user_of(&process.credentials) };
         if let Some(exe) = &process.image.about.borrow().exe {
-            exe.note(pid, self.around.user_of(&process.credentials), &self.around);
+            exe.note(pid, owner.user, &self.around);
         }
+        process.image.about.borrow_mut().enter(entered, owner, &self.around);
         let is_stepd = process.image.about.borrow().exe.as_ref().is_some_and(|exe| is_stepd(&exe.path));
         process.is_stepd = is_stepd && uid == Some(0);
         let image_start = process.image.start;
@@ -118,6 +151,7 @@ impl Table {
         if let Some(uid) = uid {
             self.note_user(uid, pid);
         }
+        self.meet(pid);
     }
 
     pub(super) fn look_at_job(&mut self, pid: u32) {
@@ -158,7 +192,9 @@ impl Table {
     /// Arguments, directory and environment, of a process of which no guest speaks.
     pub(super) fn look_at_details(&mut self, pid: u32) {
         let proc = &self.around.proc;
-        let (argv, environ, cwd) = (proc.argv(pid), proc.environ(pid), proc.cwd(pid));
+        let (read, cwd) =
+            (self.peek(pid, move |proc| Some((proc.argv(pid), proc.environ(pid)))), proc.cwd(pid));
+        let (argv, environ) = read.unwrap_or_default();
         let Some(process) = self.live.get_mut(&pid) else { return };
         let Some(rules) = Rules::new(&self.around.rules) else { return };
         let mut about = process.image.about.borrow_mut();
@@ -186,19 +222,29 @@ impl Table {
         process.image.source |= source::PROC;
     }
 
+    /// Reads what stands in a process's memory, if that can be read.
+    pub(super) fn peek<T: Send + 'static>(
+        &self,
+        pid: u32,
+        read: impl FnOnce(&Proc) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        let credentials = self.live.get(&pid).map(|process| process.credentials);
+        let user = credentials.map_or(NOBODY, |credentials| self.around.user_of(&credentials));
+        self.around.peeks.read(user, pid, read)
+    }
+
     /// The objects a process has mapped. With a guest's list, only those that came later.
     pub(super) fn look_at_objects(&mut self, pid: u32) {
         self.complete_space(pid);
-        let namespace = self.around.proc.mount_namespace(pid);
+        let entered = self.find_namespace(pid);
         let Some(process) = self.live.get_mut(&pid) else { return };
-        let is_inside = namespace != self.own_namespace;
         let owner = Owner { pid, user: self.around.user_of(&process.credentials) };
         let mut about = process.image.about.borrow_mut();
         if about.off || about.space.is_none() {
             return;
         }
         about.looked_at = clock::monotonic_ns();
-        about.enter(namespace.as_deref().filter(|_| is_inside), owner, &self.around);
+        about.enter(entered, owner, &self.around);
         about.note_mapped(owner, &self.around.files);
         about.hold(owner.user, &self.around);
         if !about.from_guest {
@@ -213,7 +259,7 @@ impl Table {
         if space.as_ref().is_some_and(|space| self.spaces.is_whole(space)) {
             return;
         }
-        let Some(mappings) = self.around.proc.mappings(pid) else { return };
+        let Some(mappings) = self.peek(pid, move |proc| proc.mappings(pid)) else { return };
         let now = (clock::monotonic_ns(), process.credentials.real());
         let space = self.spaces.complete(pid, space, now, mappings);
         process.image.about.borrow_mut().space = Some(space);
@@ -241,6 +287,7 @@ impl Table {
                 self.look_at_job(look.pid);
                 self.look_at_details(look.pid);
                 self.look_at_objects(look.pid);
+                self.meet(look.pid);
             }
             let times: &[u64] = if has_guest { &LOOK_WITH_GUEST_NS } else { &LOOK_WITHOUT_GUEST_NS[1..] };
             if let Some(after) = times.get(look.step) {
@@ -275,7 +322,8 @@ impl About {
                 _ => {}
             }
             let redacted = || {
-                let mut kept = variable[..=at].to_vec();
+                let mut kept = Vec::with_capacity(variable.len());
+                kept.extend_from_slice(&variable[..=at]);
                 redactor.variable(name, value, &mut kept);
                 Bytes(kept)
             };

@@ -16,6 +16,7 @@ mod credentials;
 mod draft;
 mod look;
 mod names;
+mod report;
 mod snapshot;
 mod spaces;
 #[cfg(test)]
@@ -38,6 +39,7 @@ use crate::counters::Counters;
 use crate::files::Files;
 use crate::kernel::{Event, Record, TaskStats};
 use crate::owners::Owners;
+use crate::peek::Peeks;
 use crate::receive::Heard;
 use crate::shares::{Held, Shares};
 
@@ -47,6 +49,7 @@ use credentials::Credentials;
 pub use draft::Finished;
 use draft::{About, Context, Draft, Owner};
 use names::Names;
+use report::Report;
 use spaces::Spaces;
 use usage::{Base, Sum};
 
@@ -87,6 +90,7 @@ pub struct Surroundings {
     /// Bytes that users' processes and messages may take.
     pub memory: Shares,
     pub owners: Owners,
+    pub peeks: Peeks,
 }
 
 impl Surroundings {
@@ -144,6 +148,7 @@ struct Live {
     source: u8,
     forked_from: Option<ImageKey>,
     memory: Option<(OwnedFd, Held)>,
+    report: Report,
 }
 
 /// The table.
@@ -164,7 +169,9 @@ pub struct Table {
     users: HashMap<u32, u64>,
     new_users: Vec<u32>,
     gone_users: Vec<u32>,
-    own_namespace: Option<Vec<u8>>,
+    /// The mount namespaces of the agent and of the first process: no containers are there.
+    own_namespace: Option<u64>,
+    host_namespace: Option<u64>,
     /// A control group or a step daemon has told a job: claims are not needed on this machine.
     jobs_are_told: bool,
     /// The cluster's name, as the first process of a job had it, for those that do not say.
@@ -199,6 +206,7 @@ impl PartialOrd for Look {
 impl Table {
     pub fn new(around: Surroundings) -> Table {
         let own_namespace = around.proc.mount_namespace(std::process::id());
+        let host_namespace = around.proc.mount_namespace(1);
         Table {
             around,
             live: HashMap::new(),
@@ -213,6 +221,7 @@ impl Table {
             new_users: Vec::new(),
             gone_users: Vec::new(),
             own_namespace,
+            host_namespace,
             jobs_are_told: false,
             cluster: None,
             accounts: Accounts::default(),
@@ -329,6 +338,7 @@ impl Table {
             }
         }
         self.accounts.settle();
+        self.bound_accounts();
     }
 
     /// Events were lost: what is known is compared with what runs.
@@ -494,6 +504,7 @@ impl Table {
             process.held = held;
         } else if !is_same {
             self.live.remove(&pid);
+            self.spaces.end(pid, time);
         }
     }
 
@@ -502,7 +513,11 @@ impl Table {
             // Its fork was lost, or it is a helper of the kernel's.
             let start = self.around.proc.stat(pid).map(|stat| self.around.clock.from_ticks(stat.start_ticks));
             let uid = self.around.proc.status(pid).and_then(|status| status.uid);
-            let Some(held) = self.hold_process(uid.map(|(real, _)| real)) else { return };
+            let Some(held) = self.hold_process(uid.map(|(real, _)| real)) else {
+                // Nobody follows it, so nobody asks what it has mapped.
+                self.spaces.end(pid, time);
+                return;
+            };
             let process = Process::blank(start.unwrap_or(time), &self.around.clock);
             self.live.insert(pid, Process { held: Some(held), ..process });
         }
@@ -549,6 +564,7 @@ impl Table {
             self.owed.push((pid, Rc::default()));
             if pid == tgid {
                 self.around.counters.exits_unknown.one();
+                self.spaces.end(tgid, time);
             }
             return;
         };
@@ -630,18 +646,18 @@ impl Table {
                     process.earlier_peak_kib = process.earlier_peak_kib.max(peak.unwrap_or(0));
                     charge_earlier_image(&mut self.waiting, key, base, peak);
                 }
-                let namespace = self.own_namespace.as_deref();
                 // What the message has taken is given back first: most of it is in what is known now.
                 drop(from.held);
                 let mut about = process.image.about.borrow_mut();
                 let is_whole = about.space.as_ref().is_some_and(|space| self.spaces.is_whole(space));
                 let owner = Owner { pid: from.pid, user: from.user };
-                about.hear(*start, owner, is_whole, &self.around, namespace);
+                about.hear(*start, owner, is_whole, &self.around);
                 about.hold(from.user, &self.around);
             }
             Message::Suppressed { .. } => process.image.about.borrow_mut().suppressed = true,
         }
         process.image.memory = from.memory;
+        self.meet(from.pid);
         Ok(())
     }
 
@@ -667,10 +683,9 @@ impl Table {
                         let key = ImageKey { exec: draft.key.exec.wrapping_sub(1), ..draft.key };
                         charge = Some((key, base, usage::earlier_peak(&start)));
                     }
-                    let namespace = self.own_namespace.as_deref();
                     drop(from.held);
                     let mut about = draft.about.borrow_mut();
-                    about.hear(*start, owner, is_whole, &self.around, namespace);
+                    about.hear(*start, owner, is_whole, &self.around);
                     about.hold(from.user, &self.around);
                 }
                 Message::Suppressed { .. } => draft.about.borrow_mut().suppressed = true,
@@ -802,6 +817,7 @@ impl Live {
             source: 0,
             forked_from: None,
             memory: None,
+            report: Report::default(),
         }
     }
 }

@@ -116,7 +116,7 @@ impl Table {
 
     /// The id that a process says its job has. One that speaks of another SLUID speaks of another job.
     fn claim(&self, pid: u32, sluid: &str) -> Option<String> {
-        let environ = self.around.proc.environ(pid)?;
+        let environ = self.peek(pid, move |proc| proc.environ(pid))?;
         let variables = Variables(&environ);
         let is_other = variables.get("SLURM_JOB_SLUID").is_some_and(|said| said != sluid.as_bytes());
         let is_id = |id: &String| id.bytes().all(|byte| byte.is_ascii_digit());

@@ -15,13 +15,16 @@ use crate::files::{ListKey, Seen};
 const START_TOLERANCE_NS: u64 = 1_000_000_000;
 
 impl Table {
-    /// The images that run and could not be found again in `/proc` as well as they are known.
+    /// The images that run and could not be found again in `/proc` as well as they are known, or under the name by which they were
+    /// reported.
     pub fn snapshot(&self) -> Vec<Finished> {
         let mut running = Vec::new();
+        let around = self.uncounted();
         for (pid, process) in &self.live {
-            if process.exec == 0 || process.image.about.borrow().from_guest {
+            let is_reported = process.image.report.is_told;
+            if process.exec == 0 || is_reported || process.image.about.borrow().from_guest {
                 let mut draft = Draft::new(*pid, process, &process.image);
-                running.extend(draft.finish(&self.around, self.jobs_are_told, self.cluster.as_deref()));
+                running.extend(draft.finish(&around, self.jobs_are_told, self.cluster.as_deref()));
             }
         }
         running
@@ -73,6 +76,7 @@ impl Table {
         process.image.start = clock.monotonic(image.start, offset);
         process.image.source = image.source;
         process.image.forked_from = image.forked_from;
+        process.image.report.is_told = image.reported;
         // Behind an earlier image of the same process, the beginning's accounting is not known any more.
         process.image.base = (image.key.exec <= 1).then(Base::default);
         process.image.about = Rc::new(RefCell::new(about(image, objects, &self.around.proc)));

@@ -333,6 +333,12 @@ impl Spaces {
         self.by_pid.retain(|pid, _| runs(*pid));
     }
 
+    /// How many processes have any.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.by_pid.len()
+    }
+
     /// What the spaces take.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {

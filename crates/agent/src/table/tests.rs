@@ -1,5 +1,9 @@
 //! The kernel's traps as sequences of events, on a `/proc` that is made for each.
 
+mod containers;
+mod running;
+mod without_kernel;
+
 use std::fs;
 use std::sync::Arc;
 
@@ -10,12 +14,14 @@ use sample::Proc;
 use sample::process::Mapping;
 use tempfile::TempDir;
 
+use super::accounts::ACCOUNTS_MAX;
 use super::{Finished, FromGuest, Surroundings, Table};
 use crate::clock::Clock;
 use crate::clock::tests::Hands;
 use crate::files::{Files, HashLimits};
 use crate::kernel::{Event, Record, TaskStats};
 use crate::owners::Owners;
+use crate::peek::Peeks;
 use crate::receive::Heard;
 use crate::shares::Shares;
 
@@ -38,6 +44,7 @@ impl World {
         let files = Files::start(reader.clone(), limits, Arc::default(), |_| {}).unwrap();
         let rules = record::rules::RuleSet::default().pack().unwrap();
         let table = Table::new(Surroundings {
+            peeks: Peeks::new(reader.clone(), Arc::default(), files.waits().clone()),
             proc: reader,
             clock,
             host: "h".into(),
@@ -592,6 +599,50 @@ fn what_a_job_asked_for_as_all_there_is_only_its_control_group_knows() {
     }
 }
 
+/// A reading with a number that no store can hold is refused as a whole, and with it what is measured of everybody else.
+#[test]
+fn more_memory_than_any_machine_has_was_not_asked_for() {
+    for environ in [
+        "SLURM_MEM_PER_NODE=17592186044415",
+        "SLURM_MEM_PER_CPU=17592186044415 SLURM_CPUS_ON_NODE=1",
+        "SLURM_MEM_PER_CPU=8796093022207 SLURM_CPUS_ON_NODE=2",
+    ] {
+        let mut world = World::new();
+        world.process(10, 1, "/system.slice/slurmstepd.scope/job_5/step_0", Some(environ));
+        world.events(&[fork(1, 9, 10), exec(2, 10)]);
+        assert_eq!(world.table.census(3).accounts[0].reserved.memory, None, "{environ}");
+    }
+}
+
+/// A record with a number that no store can hold is refused.
+#[test]
+fn what_a_program_claims_to_have_used_can_be_stored() {
+    let largest = Usage {
+        user_us: u64::MAX,
+        system_us: u64::MAX,
+        blocks_in: u64::MAX,
+        blocks_out: u64::MAX,
+        peak_kib: u64::MAX,
+    };
+    for usage in [largest, Usage { user_us: 1 << 54, ..Usage::default() }] {
+        let mut world = World::new();
+        world.events(&[fork(1, 1, 10), exec(2, 10)]);
+        world.guest(10, 3, "/a", 0);
+        world.events(&[exec(10, 10)]);
+        let start = Start { time: 11, exe: b"/b"[..].into(), usage: Some(usage), ..Start::default() };
+        world.hear(10, 7, Message::Start(Box::new(start)));
+        world.stats(10, 500);
+        world.events(&[exit(20, 10, 10, 0)]);
+        for finished in world.ended() {
+            let used = finished.image.used;
+            let numbers =
+                [used.user_ns, used.system_ns, used.max_rss_bytes, used.read_bytes, used.write_bytes];
+            let fits = |number: &u64| i64::try_from(*number).is_ok();
+            assert!(numbers.iter().flatten().all(fits), "{:?}: {used:?}", finished.image.exe);
+        }
+    }
+}
+
 /// Whatever a process sends after its first message changes nothing.
 #[test]
 fn an_image_speaks_once() {
@@ -699,6 +750,67 @@ fn what_does_not_fit_is_counted_and_others_lose_nothing() {
     assert_eq!(world.table.around.memory.used(), 0, "all of it is given back");
 }
 
+/// A user whose share of memory is used up may go on to execute programs: what they map is forgotten with them.
+#[test]
+fn what_processes_map_that_are_not_followed_is_forgotten() {
+    let mut world = World::new();
+    let of = |pid, uid| Event::Uid { time: 1, tgid: pid, real: uid, effective: uid };
+    world.events(&[fork(1, 1, 90), of(90, 7)]);
+    let all_of_it: Vec<_> = std::iter::from_fn(|| world.table.around.memory.hold(7, 100)).collect();
+    for pid in 100..600 {
+        fs::create_dir_all(world.proc.path().join(pid.to_string())).unwrap();
+        fs::write(world.proc.path().join(format!("{pid}/status")), "Uid:\t7\t7\t7\t7\n").unwrap();
+        world.table.mapped(Record::Exec { time: 2, pid });
+        world.table.mapped(mapped(pid, 2, 0x1000, 11, &format!("/program/{pid}")));
+        world.events(&[fork(1, 90, pid), exec(3, pid)]);
+        assert_eq!(world.table.spaces.bytes(), 0, "others' programs have what is left");
+        world.table.mapped(Record::Exec { time: 4, pid });
+        world.events(&[exit(5, pid, pid, 0)]);
+    }
+    assert!(world.counted("processes_dropped_memory") >= 500);
+    assert_eq!(world.table.spaces.count(), 0);
+    drop(all_of_it);
+    // Nor is it kept of a process that has become theirs.
+    world.events(&[fork(6, 1, 700)]);
+    world.table.mapped(Record::Exec { time: 7, pid: 700 });
+    world.events(&[exec(8, 700)]);
+    let _all_of_it: Vec<_> = std::iter::from_fn(|| world.table.around.memory.hold(7, 100)).collect();
+    world.events(&[Event::Uid { time: 9, tgid: 700, real: 7, effective: 7 }]);
+    assert_eq!((world.table.live.contains_key(&700), world.table.spaces.count()), (false, 0));
+}
+
+/// Whoever begins sessions without end takes no memory from anybody, and nothing that is known of others is lost.
+#[test]
+fn sessions_that_have_ended_take_bounded_memory() {
+    let mut world = World::new();
+    let of = |pid, uid| Event::Uid { time: 1, tgid: pid, real: uid, effective: uid };
+    let session = |world: &World, pid: u32, uid: u32| {
+        let dir = world.proc.path().join(pid.to_string());
+        fs::create_dir_all(&dir).unwrap();
+        let stat = format!("{pid} (x) S 1 1 {pid} 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 {pid} 0 0");
+        fs::write(dir.join("stat"), stat).unwrap();
+        fs::write(dir.join("status"), format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")).unwrap();
+    };
+    for pid in [10, 11] {
+        session(&world, pid, 8);
+        world.events(&[fork(1, 1, pid), of(pid, 8), exec(2, pid)]);
+    }
+    world.stats(10, 1000);
+    world.events(&[exit(3, 10, 10, 0)]);
+    for n in 0..2 * ACCOUNTS_MAX as u64 {
+        let (pid, time) = (100 + n as u32, 10 + 10 * n);
+        session(&world, pid, 7);
+        world.events(&[fork(time, 1, pid), of(pid, 7), exec(time + 1, pid), exit(time + 2, pid, pid, 0)]);
+        fs::remove_dir_all(world.proc.path().join(pid.to_string())).unwrap();
+        drop(world.ended());
+    }
+    let accounts = world.table.census(SECOND).accounts;
+    assert!(accounts.len() <= ACCOUNTS_MAX, "{} accounts", accounts.len());
+    let of_others: Vec<_> = accounts.iter().filter(|account| account.uid == Some(8)).collect();
+    assert_eq!(of_others.len(), 2, "one that has ended, and one that runs");
+    assert!(of_others.iter().any(|account| account.ended.user_ns == 1000));
+}
+
 /// A process that executes for ever takes no more memory than one that does once.
 #[test]
 fn a_chain_of_execs_takes_bounded_memory() {
@@ -782,41 +894,6 @@ fn what_a_message_claims_is_not_what_the_kernel_reported() {
         assert_eq!(named(0), [("/bin/true".to_owned(), false), ("/dev/kvm".to_owned(), true)]);
         assert_eq!(named(1), [("/lib/late.so".to_owned(), false), ("/proc/kmsg".to_owned(), true)]);
     }
-}
-
-/// Without the kernel's events an image ends with the next message of its process, with a message of another process
-/// of its number, or when somebody sees that it is gone: the descriptor it has passed is given back each time.
-#[test]
-fn without_kernel_events_descriptors_are_given_back_when_images_end() {
-    let (executes, another, gone) = (10, 11, 12);
-    let descriptors = Shares::new(32);
-    let mut world = World::new();
-    world.table.around.has_kernel = false;
-    let mut without_late = 0;
-    for round in 1..=20 {
-        world.proc_entry(executes, 1);
-        world.proc_entry(another, 1000 * round);
-        world.proc_entry(gone, 1000 * round);
-        for pid in [executes, another, gone] {
-            let time = round * 10 * SECOND + u64::from(pid);
-            let start = Start { time, exe: b"/a"[..].into(), ..Start::default() };
-            let held = descriptors.hold(7, 1).expect("descriptors of images that have ended");
-            let memory = Some((late_memory(&[(None, "/late.so")]), held));
-            let message = Message::Start(Box::new(start));
-            world.table.guest(FromGuest { memory, received: time, ..sent(pid, 7, message) });
-        }
-        world.table.gone(gone);
-        assert_eq!(descriptors.used(), 2, "those of the images that run, in round {round}");
-        let ended = world.ended();
-        without_late += ended.iter().filter(|finished| finished.image.late_objects.is_none()).count();
-    }
-    world.table.gone(executes);
-    world.table.gone(another);
-    assert_eq!(descriptors.used(), 0);
-    assert_eq!(
-        without_late, 19,
-        "only images that executed another program have not told their late objects"
-    );
 }
 
 /// A program that no guest speaks for, and that is gone at once, has what the kernel reported.

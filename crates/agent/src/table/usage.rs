@@ -9,6 +9,9 @@ use crate::kernel::TaskStats;
 /// A program has touched less than this when its constructors run.
 const START_PEAK_KIB: u64 = 32 * 1024;
 
+/// More nanoseconds or bytes than this no process has used, and sums of what is less can be stored.
+const MOST: u64 = 1 << 58;
+
 /// The accounting of threads that have ended.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
@@ -78,12 +81,13 @@ pub struct Base {
 }
 
 impl Base {
+    /// The numbers are whatever a process has sent: what nobody can have used says nothing.
     pub fn from_guest(start: &Start) -> Option<Base> {
         let usage = start.usage?;
-        // The numbers are whatever a process has sent.
-        let io = Some((usage.blocks_in.saturating_mul(512), usage.blocks_out.saturating_mul(512)));
+        let io = (usage.blocks_in.saturating_mul(512), usage.blocks_out.saturating_mul(512));
         let (user_ns, system_ns) = (usage.user_us.saturating_mul(1000), usage.system_us.saturating_mul(1000));
-        Some(Base { user_ns, system_ns, io, is_origin: false })
+        let is_possible = [io.0, io.1, user_ns, system_ns].iter().all(|number| *number <= MOST);
+        is_possible.then_some(Base { user_ns, system_ns, io: Some(io), is_origin: false })
     }
 
     fn io(&self) -> Option<(u64, u64)> {
@@ -93,7 +97,7 @@ impl Base {
 
 /// The peak of the images before this one, if this one cannot have reached it itself before `main`.
 pub fn earlier_peak(start: &Start) -> Option<u64> {
-    Some(start.usage?.peak_kib).filter(|peak| *peak > START_PEAK_KIB)
+    Some(start.usage?.peak_kib).filter(|peak| (START_PEAK_KIB + 1..=MOST / 1024).contains(peak))
 }
 
 /// What a process has used until now, as `/proc` says.

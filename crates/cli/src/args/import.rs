@@ -28,7 +28,8 @@ pub enum ImportCommand {
 /// 2 for an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  jobglass import cleo --log /var/log/cleo-short.log --cluster lomonosov --time-zone Europe/Moscow
+  jobglass import cleo --log /var/log/cleo-short.log \\
+    --cluster lomonosov --time-zone Europe/Moscow
   jobglass import cleo --rows jobs.csv --cluster lomonosov")]
 pub struct ImportCleoArgs {
     /// The short log; - is standard input
@@ -114,7 +115,8 @@ pub struct ImportGangliaArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   jobglass import collectd --listen 0.0.0.0:25826 --allow 10.1.0.0/16
-  jobglass import collectd --listen 0.0.0.0:25826 --security encrypt --auth-file /etc/collectd/passwd
+  jobglass import collectd --listen 0.0.0.0:25826 \\
+    --security encrypt --auth-file /etc/collectd/passwd
   jobglass import collectd --http 8094
   jobglass import collectd --csv /var/lib/collectd/csv")]
 pub struct ImportCollectdArgs {
@@ -164,7 +166,8 @@ pub enum CollectdSecurity {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   jobglass import influx --http 8086
-  jobglass import influx --http 0.0.0.0:8086 --http-token-file /etc/jobglass/influx.token
+  jobglass import influx --http 0.0.0.0:8086 \\
+    --http-token-file /etc/jobglass/influx.token
   jobglass import influx --listen 0.0.0.0:8089 --allow 10.1.0.0/16 --precision s
   jobglass import influx --file metrics.txt")]
 pub struct ImportInfluxArgs {
@@ -272,7 +275,8 @@ pub struct RejectsArgs {
   jobglass import slurm --file sacct.txt
   sacct -aPDX --format=ALL -S 2026-01-01 | jobglass import slurm --file -
   jobglass import slurm --file phillips.log --xdmod --time-zone America/New_York
-  jobglass import slurm --file old.txt --fields jobid,user,submit,start,end,state,nodelist --delimiter '^'")]
+  jobglass import slurm --file old.txt --delimiter '^' \\
+    --fields jobid,user,submit,start,end,state,nodelist")]
 pub struct ImportSlurmArgs {
     /// Text or JSON that sacct wrote; - is standard input
     #[arg(long, value_name = "FILE", help_heading = "Files")]

@@ -21,19 +21,25 @@ Examples:
   jobglass jobs --user alice --state FAILED,TIMEOUT --since 7d
   jobglass jobs --where 'gpu_util_avg < 5 and gpus > 0' --sort -gpu_hours
   jobglass jobs --where \"runs('gmx*') and not uses('libmkl*')\"
-  jobglass jobs --partition gpu --duration 10m.. --fmt job_id,user,elapsed_s,gpu_util_avg,memory_util_max
+  jobglass jobs --partition gpu --duration 10m.. \\
+    --fmt job_id,user,elapsed_s,gpu_util_avg,memory_util_max
   jobglass jobs --group-by project --since 2026-01-01 --until 2027-01-01
   jobglass jobs --group-by month --all-time --sort -core_hours
   jobglass jobs --all-time --count
-  jobglass jobs --all 'job_partition gpu,job_accel GPU UNUSED' --none 'job_status FAILED'
+  jobglass jobs --all 'job_partition gpu,job_accel GPU UNUSED' \\
+    --none 'job_status FAILED'
   jobglass jobs --search idle-gpus --since 30d
   jobglass jobs --user alice --all 'job_status TIMEOUT' --save alices-timeouts
+  jobglass jobs --kind session --user alice --since 7d
   jobglass jobs --fmt help
   jobglass jobs --fmt help gpu memory")]
 pub struct JobsArgs {
     /// With this number, as it is shown or as the batch system has it; of an array all
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub job: Vec<String>,
+    /// Batch jobs, sessions of people who logged in, or both [default: job where a batch system has reported any, or all]
+    #[arg(long, value_enum)]
+    pub kind: Option<JobsKind>,
     /// Of these users
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub user: Vec<String>,
@@ -128,10 +134,30 @@ pub struct JobsArgs {
     pub server: ServerArgs,
 }
 
+/// What a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum JobsKind {
+    Job,
+    /// Of somebody who logged in, outside any batch job; it has the whole machine
+    Session,
+    All,
+}
+
+impl std::fmt::Display for JobsKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            JobsKind::Job => "job",
+            JobsKind::Session => "session",
+            JobsKind::All => "all",
+        })
+    }
+}
+
 /// What jobs of a group have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum JobsBy {
     Cluster,
+    Kind,
     User,
     Project,
     Partition,
@@ -155,6 +181,7 @@ impl std::fmt::Display for JobsBy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             JobsBy::Cluster => "cluster",
+            JobsBy::Kind => "kind",
             JobsBy::User => "user",
             JobsBy::Project => "project",
             JobsBy::Partition => "partition",

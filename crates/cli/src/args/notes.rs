@@ -43,7 +43,7 @@ pub struct ListNotesArgs {
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("about").required(true))]
 #[command(
-    after_help = "Examples:\n  jobglass notes add --job 4711 'conjugate gradients, stops after 500 steps'\n  jobglass notes add --program '/sw/cfd/*/solver' 'reads its mesh again in every step with -r'"
+    after_help = "Examples:\n  jobglass notes add --job 4711 'conjugate gradients, stops after 500 steps'\n  jobglass notes add --program '/sw/cfd/*/solver' \\\n    'reads its mesh again in every step with -r'"
 )]
 pub struct AddNoteArgs {
     /// What is to be remembered

@@ -36,10 +36,24 @@ pub enum TagsCommand {
 
 /// Show the tags that are declared, and how many jobs have each
 ///
-/// Jobs that were not judged yet are not counted, unless people have set the tag. You count what you see.
+/// Without times, jobs that waited or ran in the last 30 days are counted; --all-time counts all. JOBS is how many have the tag, DECIDED for
+/// which share of them (of the newest 10,000) its rule could decide, HOURS how long they held cores, or GPUs for tags about these. Tags that
+/// jobs have come first, those of most hours before others. Jobs that were not judged yet are not counted, unless people have set the tag.
+/// You count what you see.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  jobglass tags list\n  jobglass tags list --long --group load")]
+#[command(
+    after_help = "Examples:\n  jobglass tags list\n  jobglass tags list --all-time --group load\n  jobglass tags list --since 2026-01-01 --until 2026-07-01 --long"
+)]
 pub struct ListArgs {
+    /// Of jobs that waited or ran at this time or later: 2h, 7d, yesterday, 2026-11-01, 2026-11-01T12:30
+    #[arg(long, value_name = "TIME", conflicts_with = "all_time")]
+    pub since: Option<String>,
+    /// Of jobs that waited or ran before this time
+    #[arg(long, value_name = "TIME", conflicts_with = "all_time")]
+    pub until: Option<String>,
+    /// Of all jobs
+    #[arg(long)]
+    pub all_time: bool,
     /// Only those of this group
     #[arg(long, value_name = "NAME")]
     pub group: Option<String>,
@@ -115,7 +129,7 @@ pub struct ExplainArgs {
 /// Try a new rule on the history: what it would find, beside a rule that there is. Nothing is changed
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  jobglass tags try 'gpus > 0 and gpu_util_avg < 10' --since 90d --than 'job_accel GPU UNUSED'"
+    after_help = "Examples:\n  jobglass tags try 'gpus > 0 and gpu_util_avg < 10' --since 90d \\\n    --than 'job_accel GPU UNUSED'"
 )]
 pub struct TryArgs {
     /// As in jobs --where
@@ -165,7 +179,7 @@ pub struct RunTagsArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  jobglass tags set 4711 'job_behavior ITERATIVE' --reason 'a solver with a fixed number of steps'\n  jobglass tags unset 4711 'job_accel GPU UNUSED' --reason 'it tests the start of the driver'\n\nAt submission: sbatch --comment='tag:job_behavior ITERATIVE', several with ; between them."
+    after_help = "Examples:\n  jobglass tags set 4711 'job_behavior ITERATIVE' \\\n    --reason 'a solver with a fixed number of steps'\n  jobglass tags unset 4711 'job_accel GPU UNUSED' \\\n    --reason 'it tests the start of the driver'\n\nAt submission: sbatch --comment='tag:job_behavior ITERATIVE', several with ; between them."
 )]
 pub struct SetArgs {
     /// The job's number
@@ -190,7 +204,7 @@ pub struct SetArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  jobglass tags disagree 4711 'avg_LA SINGLE CORE' --reason 'it needs the memory of the whole node'\n  jobglass tags hide 4711 'avg_LA SINGLE CORE'\n  jobglass tags hide 4711 'avg_LA SINGLE CORE' --undo"
+    after_help = "Examples:\n  jobglass tags disagree 4711 'avg_LA SINGLE CORE' \\\n    --reason 'it needs the memory of the whole node'\n  jobglass tags hide 4711 'avg_LA SINGLE CORE'\n  jobglass tags hide 4711 'avg_LA SINGLE CORE' --undo"
 )]
 pub struct OpinionArgs {
     /// The job's number
@@ -239,7 +253,7 @@ pub struct OpinionsArgs {
 /// Without a tag, show which are on software. For administrators.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  jobglass tags software 'site BUGGY BLAS' --uses libopenblas.so.0 --reason 'wrong results in dgemm'\n  jobglass tags software 'site BUGGY BLAS' --uses 5b2c1d0e9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c   # a build-id\n  jobglass tags software 'site BUGGY BLAS' --uses libopenblas.so.0 --off\n  jobglass tags software"
+    after_help = "Examples:\n  jobglass tags software 'site BUGGY BLAS' --uses libopenblas.so.0 \\\n    --reason 'wrong results in dgemm'\n  jobglass tags software 'site BUGGY BLAS' \\\n    --uses 5b2c1d0e9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c   # a build-id\n  jobglass tags software 'site BUGGY BLAS' --uses libopenblas.so.0 --off\n  jobglass tags software"
 )]
 #[command(group = clap::ArgGroup::new("software").requires("tag"))]
 pub struct SoftwareArgs {
@@ -272,7 +286,7 @@ pub struct SoftwareArgs {
 /// People set it: tags set, sbatch --comment. Others do not see that there is one. A tag for everybody is proposed: tags propose.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  jobglass tags declare 'thesis CHAPTER 3' --description 'For the third chapter.'\n  jobglass tags declare 'mesh COARSE' --project physics --description 'With the coarse mesh.'"
+    after_help = "Examples:\n  jobglass tags declare 'thesis CHAPTER 3' \\\n    --description 'For the third chapter.'\n  jobglass tags declare 'mesh COARSE' --project physics \\\n    --description 'With the coarse mesh.'"
 )]
 pub struct DeclareArgs {
     pub name: String,
@@ -296,7 +310,7 @@ pub struct RetireArgs {
 /// Propose a tag, which an administrator approves or rejects
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  jobglass tags propose 'site MESH' --description 'The job makes a mesh.' --motivation 'such jobs need memory, not cores'\n  jobglass tags propose 'site WIDE' --description 'Many nodes.' --motivation 'to find them' --criterion 'nodes > 100'"
+    after_help = "Examples:\n  jobglass tags propose 'site MESH' --description 'The job makes a mesh.' \\\n    --motivation 'such jobs need memory, not cores'\n  jobglass tags propose 'site WIDE' --description 'Many nodes.' \\\n    --motivation 'to find them' --criterion 'nodes > 100'"
 )]
 pub struct ProposeArgs {
     pub name: String,

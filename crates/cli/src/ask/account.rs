@@ -101,3 +101,19 @@ pub fn measures(measures: &Value) -> String {
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_line_without_control_characters() {
+        let account =
+            json!({"state": "COMPLETED", "name": "a\u{1b}]0;title\u{7}\nState     FAILED", "user": "eve"});
+        let section = section(&account);
+        assert!(section.contains("Name      a ]0;title  State     FAILED\n"), "{section:?}");
+        assert_eq!(section.matches("\nState").count() + usize::from(section.starts_with("State")), 1);
+    }
+}

@@ -20,13 +20,13 @@ pub fn explain(args: &ExplainArgs) -> Result<bool> {
         say!("jobglass: nothing is known of job {}", args.id);
         return Ok(false);
     };
-    let mut out = String::new();
     if args.json {
-        let _ = writeln!(out, "{answer}");
-    } else {
-        head(&answer, &mut out);
-        tags(&answer, args, &mut out);
+        pager::json(&answer)?;
+        return Ok(true);
     }
+    let mut out = String::new();
+    head(&answer, &mut out);
+    tags(&answer, args, &mut out);
     pager::print(&out)?;
     Ok(true)
 }
@@ -139,7 +139,8 @@ fn said_line(said: &Value) -> String {
     words.extend(said["until"].as_str().map(|until| format!("until {until}")));
     words.extend((said["at_submission"] == true).then(|| "at submission".to_owned()));
     words.extend((said["is_personal"] == true).then(|| "personal".to_owned()));
-    let reason = said["reason"].as_str().map_or(String::new(), |reason| format!("\n    {reason}"));
+    let reason = &said["reason"];
+    let reason = if reason.is_null() { String::new() } else { format!("\n    {}", text(reason)) };
     format!("{mark} {}  ({}){reason}", text(&said["tag"]), words.join(", "))
 }
 
@@ -205,6 +206,14 @@ mod tests {
             "values": [seen("load_avg", Value::Null, "unknown")],
         });
         assert_eq!(step_line(&step, false), "! load_avg < 0.75: unknown   (load_avg is unknown)");
+    }
+
+    #[test]
+    fn reasons_of_users_stay_on_their_line() {
+        let said = json!({"has": true, "tag": "x", "by": "eve", "at": "now", "reason": "a\u{1b}[2J\n+ y  (anna, now)"});
+        assert_eq!(said_line(&said), "+ x  (eve, now)\n    a [2J + y  (anna, now)");
+        let opinion = json!({"word": "agree", "by": "eve", "at": "now", "reason": "a\u{9b}2J\nb"});
+        assert_eq!(opinions::line(&opinion), "eve agrees (now): a 2J b");
     }
 
     #[test]

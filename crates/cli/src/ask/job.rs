@@ -1,13 +1,12 @@
-//! `jobglass job`: what ran in a job, as a tree.
+//! `jobglass job`: what a job was allocated, ran and used.
 
 use std::fmt::Write;
 
 use anyhow::{Result, bail};
 use serde_json::{Map, Value};
 
-use super::show::{self, Shape, bytes, cpu, end, lasted, program, text, time};
-use super::{account, pager, resources};
-use crate::table::{self, Table};
+use super::show::{self, Shape, text, time};
+use super::{account, pager, resources, tree};
 
 /// Libraries shown without `--all`.
 const LIBRARIES: usize = 20;
@@ -17,14 +16,14 @@ pub fn show(job: &Value, shape: &Shape, all: bool) -> Result<()> {
     let none = Vec::new();
     let processes = job["processes"].as_array().unwrap_or(&none);
     match shape {
-        Shape::Json => return Ok(pager::line(whole(job))?),
+        Shape::Json => return Ok(pager::json(&whole(job))?),
         Shape::Csv => return show::rows(&[in_one_row(job).into()], &[], shape),
         Shape::Table => {}
     }
     let mut out = String::new();
     head(job, &mut out);
     if !processes.is_empty() {
-        out.push_str(&tree(processes));
+        out.push_str(&tree::tree(processes, all));
     }
     out.push_str(&account::steps(&job["steps"]));
     out.push_str(&resources::section(&job["resources"]));
@@ -56,7 +55,7 @@ pub fn show_resources(job: &Value, shape: &Shape) -> Result<bool> {
             measured["account"] = job["account"].clone();
             measured["steps"] = job["steps"].clone();
             measured["measures"] = job["measures"].clone();
-            pager::print(&format!("{measured}\n"))?;
+            pager::json(&measured)?;
         }
         Shape::Csv => bail!("resources are not rows: use --json, or jobglass series for one metric"),
     }
@@ -128,7 +127,7 @@ fn head(job: &Value, out: &mut String) {
     if job["processes"].as_array().is_none_or(Vec::is_empty) {
         return;
     }
-    let _ = writeln!(out, "User      {}", list("users"));
+    let _ = writeln!(out, "User      {}", user(job));
     for (title, name) in [("Cluster ", "clusters"), ("Nodes   ", "nodes"), ("Hosts   ", "hosts")] {
         if job[name].as_array().is_some_and(|values| !values.is_empty()) {
             let _ = writeln!(out, "{title}  {}", list(name));
@@ -141,54 +140,52 @@ fn head(job: &Value, out: &mut String) {
     out.push('\n');
 }
 
+/// Whose job it is, by the batch system, else by what was measured. Prologs and helpers of the batch system run as other users, so
+/// of those that are seen only who is not root counts, where there is one.
+fn user(job: &Value) -> String {
+    let measured = job["resources"]["nodes"].as_array().into_iter().flatten().map(|node| &node["user"]);
+    let told = [&job["account"]["user"]].into_iter().chain(measured).find_map(Value::as_str);
+    if let Some(user) = told {
+        return text(&user.into());
+    }
+    let processes = job["processes"].as_array().into_iter().flatten();
+    let of_root = processes.filter(|process| process["uid"] == 0).map(|process| &process["user"]);
+    let root: Vec<&Value> = of_root.collect();
+    let all: Vec<&Value> = job["users"].as_array().into_iter().flatten().collect();
+    let others: Vec<String> = all.iter().filter(|user| !root.contains(user)).map(|user| text(user)).collect();
+    match (others.is_empty(), all.is_empty()) {
+        (_, true) => show::unknown(),
+        (true, _) => all.into_iter().map(text).collect::<Vec<_>>().join(", "),
+        (false, _) => others.join(", "),
+    }
+}
+
 fn section(out: &mut String, title: &str, rows: &[Value], columns: &[show::Column]) {
     if !rows.is_empty() {
         let _ = write!(out, "\n{title}\n{}", show::table(rows, columns));
     }
 }
 
-/// Processes below their parents, each with where it ran, how long and how it ended.
-fn tree(processes: &[Value]) -> String {
-    let mut children: Vec<Vec<usize>> = vec![Vec::new(); processes.len()];
-    let mut roots = Vec::new();
-    for (at, process) in processes.iter().enumerate() {
-        let parent = process["parent"].as_u64().map(|parent| parent as usize).filter(|parent| *parent < at);
-        match parent {
-            Some(parent) => children[parent].push(at),
-            None => roots.push(at),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_the_user_of_the_job_is_named() {
+        let processes = json!([{"uid": 0, "user": "root"}, {"uid": 1000, "user": "alice"}]);
+        let measured = json!({"nodes": [{"user": null}, {"user": "alice"}]});
+        for (job, expected) in [
+            (
+                json!({"account": {"user": "alice"}, "users": ["alice", "root"], "processes": processes}),
+                "alice",
+            ),
+            (json!({"account": null, "resources": measured, "users": ["root"], "processes": []}), "alice"),
+            (json!({"users": ["alice", "root"], "processes": processes}), "alice"),
+            (json!({"users": ["root"], "processes": [{"uid": 0, "user": "root"}]}), "root"),
+            (json!({"users": [], "processes": []}), "-"),
+        ] {
+            assert_eq!(user(&job), expected, "{job}");
         }
     }
-    let mut table =
-        Table::new(&["STEP", "NODE", ">PID", ">COUNT", "END", ">SECONDS", ">CPU", ">MEMORY", "PROGRAM"]);
-    // A stack, not recursion: a chain of processes may be long.
-    let mut stack: Vec<(usize, String, String)> =
-        roots.into_iter().rev().map(|at| (at, String::new(), String::new())).collect();
-    while let Some((at, lead, below)) = stack.pop() {
-        let row = &processes[at];
-        let node = if row["node"].is_null() { &row["host"] } else { &row["node"] };
-        let step = match (row["step"].as_str(), row["rank"].as_u64()) {
-            (Some(step), Some(rank)) => format!("{step}:{rank}"),
-            (step, _) => step.map_or_else(show::unknown, str::to_owned),
-        };
-        table.add(vec![
-            step,
-            text(node),
-            text(&row["pid"]),
-            text(&row["count"]),
-            end(row),
-            lasted(row),
-            cpu(row),
-            bytes(&row["max_rss_bytes"]),
-            format!("{lead}{}", program(row)),
-        ]);
-        let last = children[at].last().copied();
-        for child in children[at].iter().rev() {
-            let is_last = Some(*child) == last;
-            let (branch, rest) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            stack.push((*child, format!("{below}{branch}"), format!("{below}{rest}")));
-        }
-    }
-    let mut out = Vec::new();
-    let _ = table.print(&mut out, table::terminal_width(), table::has_colour());
-    String::from_utf8_lossy(&out).into_owned()
 }

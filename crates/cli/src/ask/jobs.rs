@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::show::{self, Shape};
 use super::{Parameters, Server, add, pager, searches, server, when};
-use crate::args::JobsArgs;
+use crate::args::{JobsArgs, JobsKind};
 use crate::table::Table;
 
 /// Jobs that a server lists unless told otherwise.
 const LIMIT: u64 = 100;
 /// Without times, jobs of the last days.
-const DAYS: &str = "30d";
+pub(super) const DAYS: &str = "30d";
 
 /// The columns of a table unless others are chosen.
 const TABLE: &str =
@@ -105,7 +105,9 @@ fn parameters(args: &JobsArgs) -> Result<Parameters> {
     add(&mut parameters, "tagged_by", args.tagged_by.as_ref());
     add(&mut parameters, "tagged", args.tagged.as_ref());
     add(&mut parameters, "node", args.node.as_ref());
-    // A job that is named is wanted whenever it was.
+    // A job that is named is wanted whatever it is, and whenever it was.
+    let is_any = (!args.job.is_empty()).then_some(JobsKind::All);
+    add(&mut parameters, "kind", args.kind.or(is_any).as_ref());
     let is_named = args.all_time || !args.job.is_empty();
     let since = args.since.as_deref().or((!is_named && args.until.is_none()).then_some(DAYS));
     let now = Zoned::now();
@@ -122,15 +124,17 @@ fn parameters(args: &JobsArgs) -> Result<Parameters> {
     let all_groups = args.group_by.map(|_| 0);
     add(&mut parameters, "limit", args.limit.or(all_groups).as_ref());
     add(&mut parameters, "sort", args.sort.as_ref());
-    let columns =
-        args.fmt.first().cloned().or((args.group_by.is_none() && is_table(args)).then(|| TABLE.to_owned()));
+    let table = || if args.kind == Some(JobsKind::All) { format!("kind,{TABLE}") } else { TABLE.to_owned() };
+    let columns = args.fmt.first().cloned().or((args.group_by.is_none() && is_table(args)).then(table));
     add(&mut parameters, "columns", columns.as_ref());
     Ok(parameters)
 }
 
 /// Keeps what was chosen, all but times, as a search.
 fn save(server: &Server, name: &str, args: &JobsArgs) -> Result<()> {
-    let conditions: Vec<String> = args.condition.iter().cloned().chain(chosen(args)?).collect();
+    let kind = args.kind.filter(|kind| *kind != JobsKind::All);
+    let kind = kind.map(|kind| format!("kind = {}", quoted(&kind.to_string())));
+    let conditions: Vec<String> = args.condition.iter().cloned().chain(chosen(args)?).chain(kind).collect();
     let condition = match &conditions[..] {
         [] => None,
         [one] => Some(one.clone()),

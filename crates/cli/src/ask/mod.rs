@@ -2,6 +2,7 @@
 
 mod account;
 mod explain;
+mod fold;
 mod job;
 pub mod jobs;
 pub mod notes;
@@ -12,10 +13,12 @@ mod proposals;
 pub mod rate;
 mod resources;
 pub mod searches;
+pub mod series;
 mod server;
 mod show;
 pub mod site;
 pub mod tags;
+mod tree;
 pub mod when;
 
 use anyhow::{Context, Result, bail};
@@ -23,8 +26,8 @@ use jiff::Zoned;
 use serde_json::Value;
 
 use crate::args::{
-    EnvCheckArgs, JobArgs, LoginArgs, NodesArgs, ProcessesArgs, SeriesArgs, ServerArgs, ShortJobsArgs,
-    UsedArgs, UsesArgs, WhoamiArgs,
+    EnvCheckArgs, JobArgs, LoginArgs, NodesArgs, ProcessesArgs, ServerArgs, ShortJobsArgs, UsedArgs,
+    UsesArgs, WhoamiArgs,
 };
 use server::Login;
 pub use server::{NotPosted, Server};
@@ -87,6 +90,7 @@ pub fn processes(args: &ProcessesArgs) -> Result<bool> {
     add(&mut parameters, "host", args.host.as_ref());
     add(&mut parameters, "pid", args.pid.as_ref());
     add(&mut parameters, "failed", args.failed.then_some("true").as_ref());
+    add(&mut parameters, "running", args.running.then_some("true").as_ref());
     add(&mut parameters, "limit", Some(&args.limit));
     add_times(&mut parameters, args.since.as_deref(), args.until.as_deref())?;
     rows(&server(&args.server)?, "/api/v1/processes", &parameters, show::PROCESS, &args.shape.into())
@@ -154,14 +158,6 @@ pub fn job(args: &JobArgs) -> Result<bool> {
     Ok(true)
 }
 
-pub fn series(args: &SeriesArgs) -> Result<bool> {
-    let mut parameters = Parameters::new();
-    add(&mut parameters, "cluster", args.cluster.as_ref());
-    add(&mut parameters, "host", args.node.as_ref());
-    let path = format!("/api/v1/jobs/{}/series/{}", escape(&args.id), escape(&args.metric));
-    rows(&server(&args.server)?, &path, &parameters, show::SERIES, &args.shape.into())
-}
-
 pub fn nodes(args: &NodesArgs) -> Result<bool> {
     let mut parameters = Parameters::new();
     add(&mut parameters, "host", args.host.as_ref());
@@ -213,7 +209,7 @@ pub fn whoami(args: &WhoamiArgs) -> Result<bool> {
     let who = server(&args.server)?.get("/api/v1/whoami", &[])?;
     let who = who.context("this server does not know the request: is it older?")?;
     if args.json {
-        pager::line(&who)?;
+        pager::json(&who)?;
         return Ok(true);
     }
     let sees = match who["sees_projects"].as_array() {

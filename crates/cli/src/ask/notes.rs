@@ -102,7 +102,7 @@ fn show_case(args: &ShowCaseArgs) -> Result<bool> {
         return Ok(false);
     };
     if args.json {
-        pager::line(case)?;
+        pager::json(case)?;
     } else {
         pager::print(&in_words(case))?;
     }

@@ -18,7 +18,7 @@ pub fn say(args: &OpinionArgs, word: &str) -> Result<bool> {
         return Ok(false);
     };
     if args.json {
-        pager::line(&answer)?;
+        pager::json(&answer)?;
         return Ok(true);
     }
     let (job, tag) = (&args.id, text(&answer["tag"]));
@@ -57,6 +57,7 @@ pub fn line(opinion: &Value) -> String {
         Some("disagree") => "disagrees",
         _ => "hides it",
     };
-    let reason = opinion["reason"].as_str().map_or(String::new(), |reason| format!(": {reason}"));
+    let reason = &opinion["reason"];
+    let reason = if reason.is_null() { String::new() } else { format!(": {}", text(reason)) };
     format!("{} {word} ({}){reason}", text(&opinion["by"]), text(&opinion["at"]))
 }

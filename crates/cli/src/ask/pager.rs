@@ -4,10 +4,13 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use crate::output;
 
 /// Prints text, through a pager if it is longer than the terminal.
 pub fn print(text: &str) -> io::Result<()> {
+    let text = &output::plain(text);
     let mut out = output::stdout();
     let height = out.size().map_or(0, |(_, height)| height);
     if !out.is_terminal() || !io::stdin().is_terminal() || text.lines().count() < height {
@@ -32,5 +35,10 @@ pub fn print(text: &str) -> io::Result<()> {
 
 /// Prints a line.
 pub fn line(text: impl Display) -> io::Result<()> {
-    output::stdout().write_all(format!("{text}\n").as_bytes())
+    output::stdout().write_all(output::plain(&format!("{text}\n")).as_bytes())
+}
+
+/// Prints a line of JSON.
+pub fn json(value: &Value) -> io::Result<()> {
+    line(output::json(value)?)
 }

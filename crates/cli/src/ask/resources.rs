@@ -1,4 +1,4 @@
-//! What a job reserved against what it used, with bars and small pictures of its course.
+//! What a job reserved against what it used, with bars, and sparklines that are scaled to what was allocated.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub fn section(resources: &Value) -> String {
         return out;
     }
     out.push_str("\nResources\n");
-    let mut table = Table::new(&["WHAT", ">RESERVED", ">USED", "", ">SHARE", "", "OVER TIME"]);
+    let mut table = Table::new(&["WHAT", ">RESERVED", ">USED", "", ">SHARE", "", "SCALE", "OVER TIME"]);
     let disks = [disk(resources, "Read", "read"), disk(resources, "Written", "write")];
     let rows = [cpu(resources), memory(resources)].into_iter().chain(gpu(resources)).chain(disks);
     rows.for_each(|row| table.add(row));
@@ -42,7 +42,8 @@ fn cpu(resources: &Value) -> Vec<String> {
     let most = max.map_or(String::new(), |max| format!("at most {max:.2} on a node"));
     let reserved = resources["reserved"]["cpus"].as_f64();
     let share = avg.zip(reserved).map(|(avg, reserved)| avg / reserved.max(1.0));
-    line("CPU", reserved.map(|cpus| format!("{cpus:.0} cores")), used, most, share, &cpu["profile"])
+    let graph = Graph::new(&cpu["profile"], reserved, |cores| format!("{} cores", short(cores)));
+    line("CPU", reserved.map(|cpus| format!("{cpus:.0} cores")), used, most, share, graph)
 }
 
 /// The characteristic is of one node; the job has several.
@@ -61,8 +62,9 @@ fn memory(resources: &Value) -> Vec<String> {
     let most = memory["avg"].as_f64().map(|avg| format!("{} on average per node", human_bytes(avg as u64)));
     let reserved = resources["reserved"]["memory"].as_f64();
     let share = peak.zip(reserved).map(|(peak, reserved)| peak / reserved.max(1.0));
+    let graph = Graph::new(&memory["profile"], reserved, |bytes| human_bytes(bytes as u64));
     let reserved = reserved.map(|bytes| human_bytes(bytes as u64));
-    line("Memory", reserved, used, most.unwrap_or_default(), share, &memory["profile"])
+    line("Memory", reserved, used, most.unwrap_or_default(), share, graph)
 }
 
 /// Nothing for a job that had no GPU.
@@ -77,8 +79,11 @@ fn gpu(resources: &Value) -> Option<Vec<String>> {
     let used = avg.map_or_else(show::unknown, |avg| format!("{avg:.2} GPUs"));
     let most = memory["max"].as_f64().map(|max| format!("at most {} on a node", human_bytes(max as u64)));
     let share = avg.zip(reserved).map(|(avg, reserved)| avg / reserved.max(1.0));
+    // Of all GPUs together; hundredths of the GPUs that were allocated are percent.
+    let percent = |value: f64| format!("{} %", short(value / reserved.unwrap_or(1.0)));
+    let graph = Graph::new(&gpu["profile"], reserved.map(|gpus| 100.0 * gpus), percent);
     let reserved = reserved.map(|gpus| format!("{gpus:.0} GPUs"));
-    Some(line("GPU", reserved, used, most.unwrap_or_default(), share, &gpu["profile"]))
+    Some(line("GPU", reserved, used, most.unwrap_or_default(), share, graph))
 }
 
 fn disk(resources: &Value, title: &str, name: &str) -> Vec<String> {
@@ -87,7 +92,8 @@ fn disk(resources: &Value, title: &str, name: &str) -> Vec<String> {
     let total = |metric: &Value| metric["total"].as_u64().map(human_bytes);
     let used = total(storage).unwrap_or_else(show::unknown);
     let all = total(calls).map_or(String::new(), |all| format!("{all} by system calls"));
-    line(title, None, used, all, None, &storage["profile"])
+    let graph = Graph::new(&storage["profile"], None, |bytes| format!("{}/s", human_bytes(bytes as u64)));
+    line(title, None, used, all, None, graph)
 }
 
 fn line(
@@ -96,7 +102,7 @@ fn line(
     used: String,
     more: String,
     share: Option<f64>,
-    profile: &Value,
+    graph: Graph,
 ) -> Vec<String> {
     let percent = share.map_or(String::new(), |share| format!("{:.0} %", 100.0 * share));
     vec![
@@ -106,7 +112,8 @@ fn line(
         more,
         percent,
         share.map_or(String::new(), bar),
-        spark(profile),
+        graph.scale,
+        graph.columns,
     ]
 }
 
@@ -116,14 +123,57 @@ fn bar(share: f64) -> String {
     "█".repeat(full) + &"░".repeat(BAR - full)
 }
 
-/// Columns as high as their values; where nothing is known there is a gap.
-fn spark(profile: &Value) -> String {
-    let values: Vec<Option<f64>> = profile.as_array().into_iter().flatten().map(Value::as_f64).collect();
-    let most = values.iter().flatten().copied().fold(0.0, f64::max);
+/// So many columns fit beside the rest of the table on a terminal of 80.
+const NARROW: usize = 20;
+const WIDE_FROM: usize = 110;
+
+/// How a metric went, in a line of text.
+struct Graph {
+    columns: String,
+    /// What a full column stands for.
+    scale: String,
+}
+
+impl Graph {
+    /// From nothing to what was allocated; where that is not known, to the maximum, and the scale says so. What is above is a full column.
+    fn new(profile: &Value, allocated: Option<f64>, amount: impl Fn(f64) -> String) -> Graph {
+        let values: Vec<Option<f64>> = profile.as_array().into_iter().flatten().map(Value::as_f64).collect();
+        let values = if crate::table::terminal_width().is_some_and(|width| width < WIDE_FROM) {
+            narrowed(&values, NARROW)
+        } else {
+            values
+        };
+        let most = values.iter().flatten().copied().reduce(f64::max);
+        let (top, note) = match (allocated.filter(|top| *top > 0.0), most) {
+            (Some(top), Some(_)) => (top, ""),
+            (None, Some(most)) if most > 0.0 => (most, " (maximum)"),
+            (None, Some(_)) => return Graph { columns: spark(&values, 1.0), scale: "always 0".into() },
+            (_, None) => return Graph { columns: String::new(), scale: String::new() },
+        };
+        Graph { columns: spark(&values, top), scale: format!("0 to {}{note}", amount(top)) }
+    }
+}
+
+/// Fewer columns: each the average of those it stands for, as far as they are known.
+fn narrowed(values: &[Option<f64>], columns: usize) -> Vec<Option<f64>> {
+    let each = values.len().div_ceil(columns).max(1);
+    let average = |part: &[Option<f64>]| {
+        let known: Vec<f64> = part.iter().flatten().copied().collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    };
+    values.chunks(each).map(average).collect()
+}
+
+/// A number in few digits.
+fn short(number: f64) -> String {
+    if number.fract() == 0.0 || number >= 100.0 { format!("{number:.0}") } else { format!("{number:.2}") }
+}
+
+/// Columns as high as their values, of which `top` is full; where nothing is known there is a gap.
+fn spark(values: &[Option<f64>], top: f64) -> String {
     let column = |value: &Option<f64>| match value {
         None => ' ',
-        Some(value) if most <= 0.0 || *value <= 0.0 => STEPS[0],
-        Some(value) => STEPS[((value / most * 7.0).round() as usize).min(7)],
+        Some(value) => STEPS[((value / top).clamp(0.0, 1.0) * 7.0).round() as usize],
     };
     values.iter().map(column).collect()
 }
@@ -220,9 +270,42 @@ mod tests {
         {
             assert_eq!(bar(share), expected);
         }
-        assert_eq!(spark(&json!([0.0, 1.0, null, 0.5])), "▁█ ▅");
-        assert_eq!(spark(&json!([0.0, 0.0])), "▁▁");
-        assert_eq!(spark(&Value::Null), "");
+        assert_eq!(spark(&[Some(0.0), Some(1.0), None, Some(0.5), Some(2.0)], 1.0), "▁█ ▅█");
+        assert_eq!(
+            narrowed(&[Some(1.0), Some(3.0), None, Some(5.0), None, None], 3),
+            [Some(2.0), Some(5.0), None]
+        );
+    }
+
+    #[test]
+    fn sparklines_are_scaled_to_what_was_allocated() {
+        let of = |metric: &str, profile: Value, reserved: Value| {
+            let metrics = json!({metric: {"avg": 1.0, "profile": profile}});
+            let text = section(
+                &json!({"readings": 1, "coverage": 1.0, "nodes": [{}], "metrics": metrics, "reserved": reserved}),
+            );
+            let title = match metric {
+                "cpu" => "CPU",
+                "memory" => "Memory",
+                "gpu" => "GPU",
+                _ => "Read",
+            };
+            text.lines().find(|line| line.starts_with(title)).unwrap().to_owned()
+        };
+        let gib = (1_u64 << 30) as f64;
+        for (metric, profile, reserved, expected) in [
+            // One of eight cores is not a full column.
+            ("cpu", json!([1.0, 8.0, null, 0.0]), json!({"cpus": 8}), "0 to 8 cores  ▂█ ▁"),
+            ("cpu", json!([1.0, 2.0]), json!({}), "0 to 2 cores (maximum)  ▅█"),
+            ("cpu", json!([0.0, 0.0]), json!({}), "always 0  ▁▁"),
+            ("memory", json!([gib, 8.0 * gib]), json!({"memory": 16.0 * gib}), "0 to 16G  ▁▅"),
+            ("gpu", json!([50.0, 200.0]), json!({"gpus": 4}), "0 to 100 %  ▂▅"),
+            ("gpu", json!([50.0, 100.0]), json!({}), "0 to 100 % (maximum)  ▅█"),
+            ("read_bytes", json!([0.0, 4.0 * 1024.0]), json!({"cpus": 8}), "0 to 4K/s (maximum)  ▁█"),
+        ] {
+            let line = of(metric, profile, reserved);
+            assert!(line.ends_with(expected), "{expected}: {line}");
+        }
     }
 
     #[test]

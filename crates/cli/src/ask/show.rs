@@ -220,23 +220,25 @@ pub fn print(table: &Table) -> Result<()> {
 fn json(rows: &[Value]) -> Result<()> {
     let mut out = BufWriter::new(output::stdout());
     for row in rows {
-        serde_json::to_writer(&mut out, row)?;
-        writeln!(out)?;
+        writeln!(out, "{}", output::json(row)?)?;
     }
     Ok(out.flush()?)
 }
 
-/// All fields of a row; lists and objects as JSON, unknown as an empty cell.
+/// All fields of a row; lists and objects as JSON, unknown as an empty cell. Texts are as they are, but on a terminal.
 fn csv(rows: &[Value]) -> Result<()> {
+    let is_seen = output::stdout().is_terminal();
+    let cell = |text: String| if is_seen { table::clean(&text) } else { text };
     let mut out = csv::Writer::from_writer(output::stdout());
     let Some(first) = rows.first().and_then(Value::as_object) else { return Ok(()) };
     out.write_record(first.keys())?;
     for row in rows {
-        out.write_record(first.keys().map(|name| match &row[name] {
+        let text = |name| match &row[name] {
             Value::Null => String::new(),
             Value::String(text) => text.clone(),
             other => other.to_string(),
-        }))?;
+        };
+        out.write_record(first.keys().map(|name| cell(text(name))))?;
     }
     Ok(out.flush()?)
 }
@@ -245,11 +247,12 @@ pub fn unknown() -> String {
     "-".to_owned()
 }
 
+/// A value in words, on one line: a name with a line break in it is not two.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => unknown(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Value::String(text) => table::clean(text),
+        other => table::clean(&other.to_string()),
     }
 }
 
@@ -276,16 +279,21 @@ pub fn end(row: &Value) -> String {
         Some("exit") => format!("exit {}", text(&row["exit_code"])),
         Some("signal") => format!("signal {}", text(&row["signal"])),
         Some(other) => other.to_owned(),
-        None => unknown(),
+        // It runs, or nobody knows.
+        None => text(&row["state"]),
     }
 }
 
 pub fn lasted(row: &Value) -> String {
+    seconds_of(row).map_or_else(unknown, |seconds| format!("{seconds:.2}"))
+}
+
+/// From its start to its end; of a process that runs, the time so far.
+pub fn seconds_of(row: &Value) -> Option<f64> {
     let at = |name: &str| row[name].as_str()?.parse::<jiff::Timestamp>().ok();
-    match at("start").zip(at("end")) {
-        Some((start, end)) => format!("{:.2}", end.duration_since(start).as_secs_f64()),
-        None => unknown(),
-    }
+    let so_far = || (row["state"] == "running").then(jiff::Timestamp::now);
+    let span = at("start").zip(at("end").or_else(so_far));
+    span.map(|(start, end)| end.duration_since(start).as_secs_f64())
 }
 
 pub fn cpu(row: &Value) -> String {

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::show::{self, Column, text};
 use super::{
-    Parameters, Server, add, add_times, escape, explain, opinions, own_tags, pager, proposals, rows, server,
+    Parameters, Server, add, add_times, escape, explain, jobs, opinions, own_tags, pager, proposals, rows,
+    server,
 };
 use crate::args::{CountArgs, ListArgs, RunTagsArgs, SetArgs, SoftwareArgs, TagsCommand, TryArgs};
 
@@ -126,15 +127,23 @@ fn by_hours(rows: &mut [Value]) {
 }
 
 fn list(args: &ListArgs) -> Result<bool> {
-    let answer =
-        server(&args.server)?.get("/api/v1/tags", &[])?.context("this server has no tags: is it older?")?;
+    let mut parameters = Parameters::new();
+    let is_default = args.since.is_none() && args.until.is_none() && !args.all_time;
+    let since = args.since.as_deref().or(is_default.then_some(jobs::DAYS));
+    add_times(&mut parameters, since, args.until.as_deref())?;
+    let answer = server(&args.server)?
+        .get("/api/v1/tags", &parameters)?
+        .context("this server has no tags: is it older?")?;
     let is_asked = |row: &&Value| args.group.as_deref().is_none_or(|group| row["group"] == group);
     let mut rows: Vec<Value> =
         answer["rows"].as_array().into_iter().flatten().filter(is_asked).cloned().collect();
     by_hours(&mut rows);
     show::rows(&rows, if args.long { LONG } else { SHORT }, &args.shape.into())?;
+    let has_jobs = |row: &Value| row["judged_jobs"].as_u64().is_some_and(|jobs| jobs > 0);
     if rows.is_empty() {
         say!("jobglass: nothing found");
+    } else if is_default && !rows.iter().any(has_jobs) {
+        say!("jobglass: no jobs in the last 30 days (--all-time counts all)");
     }
     Ok(!rows.is_empty())
 }
@@ -198,7 +207,7 @@ fn say(args: &SetArgs, has: bool) -> Result<bool> {
         return Ok(false);
     };
     if args.json {
-        pager::line(&answer)?;
+        pager::json(&answer)?;
     } else {
         let word = if has { "has" } else { "has no longer" };
         let again = if answer["is_new"] == true { "" } else { ", as was said before" };
@@ -216,7 +225,7 @@ fn trial(args: &TryArgs) -> Result<bool> {
         .context("this server cannot try rules: is it older?")?;
     let is_any = answer["jobs"].as_u64().is_some_and(|jobs| jobs > 0);
     if args.json {
-        pager::line(&answer)?;
+        pager::json(&answer)?;
         return Ok(is_any);
     }
     pager::print(&found(&answer, args.than.as_deref()))?;
@@ -303,7 +312,7 @@ fn last(server: &Server) -> Result<Value> {
 fn status(server: &Server, json: bool) -> Result<bool> {
     let run = last(server)?;
     if json {
-        pager::line(&run)?;
+        pager::json(&run)?;
     } else if run.is_null() {
         pager::line(format_args!(
             "The collection was never judged as a whole; jobs are judged when they are told."

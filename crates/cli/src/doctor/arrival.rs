@@ -126,7 +126,7 @@ fn wait_for(dir: &Path, from: u64, pid: u32, started: Instant) -> Option<Image> 
 fn image_of(entry: Entry, pid: u32) -> Option<Image> {
     let Entry::Image(image) = entry else { return None };
     // Fork and exec are two images of one process if long enough lies between them.
-    let is_meant = image.key.pid == pid && image.key.exec > 0;
+    let is_meant = image.key.pid == pid && image.key.exec > 0 && image.running_at.is_none();
     (is_meant || image.ranks.iter().any(|rank| rank.pid == pid)).then_some(*image)
 }
 

@@ -5,11 +5,13 @@ use std::io;
 use std::process::{Command, Stdio};
 
 use agent::clock::{Clock, monotonic_ns, wall_ns};
-use agent::kernel::{Connector, Event, Taskstats};
+use agent::kernel::{Connector, Event, Mappings, Record, Taskstats};
+use agent::limits::OWN_DESCRIPTORS;
 use agent::sampling::{Collector, Counting};
 use agent::waits::Waits;
 use record::metric::id;
 use record::reading::Values;
+use rustix::process::geteuid;
 
 use super::agent::Listener;
 use super::report::Check;
@@ -18,24 +20,24 @@ use super::{Node, counted, pause, true_program};
 
 /// Connections that may wait at a socket of the agent's.
 const BACKLOG: u64 = 512;
-/// Descriptors the agent needs besides those of guests.
-const OWN_DESCRIPTORS: u64 = 256;
 /// How often drivers of GPUs are asked.
 const GPU_TRIES: u32 = 10;
 /// A record may be this much ahead of a clock that was read before it.
 const CLOCK_TOLERANCE_NS: u64 = 2_000_000_000;
 
-/// The kernel's two sources, asked as the agent asks, and what the agent says it cannot see.
+/// The kernel's sources, asked as the agent asks, and what the agent says it cannot see.
 pub fn check_kernel(spool: &Content) -> Vec<Check> {
     let mask = fs::read("/sys/devices/system/cpu/possible").unwrap_or_default();
     let mut connector = Connector::open();
     let mut taskstats = Taskstats::open(String::from_utf8_lossy(&mask).trim());
+    let mut mappings = Mappings::open();
     let child = Command::new(true_program()).env("JOBGLASS", "off").stdin(Stdio::null()).spawn();
     let pid = child.and_then(|mut child| child.wait().map(|_| child.id())).ok();
     // Accounting is sent after the parent has learned of the end.
     pause(100);
     let events = connector.as_mut().map(|connector| saw_exit(connector, pid));
     let accounts = taskstats.as_mut().map(|taskstats| saw_accounting(taskstats, pid));
+    let mapped = mappings.as_mut().map(|mappings| saw_mapping(mappings, pid));
     vec![
         source(
             "kernel-events",
@@ -49,6 +51,7 @@ pub fn check_kernel(spool: &Content) -> Vec<Check> {
             "CPU time and memory of programs are not known",
             "a kernel with CONFIG_TASKSTATS, CONFIG_TASK_DELAY_ACCT and CONFIG_TASK_XACCT",
         ),
+        mapped_files(mapped),
         agent_sight(spool),
     ]
 }
@@ -65,6 +68,39 @@ fn saw_accounting(taskstats: &mut Taskstats, pid: Option<u32>) -> bool {
     let mut seen = false;
     let _ = taskstats.drain(|stats| seen |= Some(stats.pid) == pid);
     seen
+}
+
+fn saw_mapping(mappings: &mut Mappings, pid: Option<u32>) -> bool {
+    let mut seen = false;
+    mappings.drain(usize::MAX, |record| {
+        seen |= matches!(record, Record::Mapped { pid: of, .. } if Some(of) == pid);
+    });
+    seen
+}
+
+/// Without these records there is still the preload library's word and `/proc`.
+fn mapped_files(asked: Result<bool, &mut io::Error>) -> Check {
+    const NAME: &str = "kernel-mappings";
+    const WITHOUT: &str = "libraries of programs that end at once or are killed, and those that were closed again, \
+                           are not seen";
+    match asked {
+        Ok(true) => Check::ok(NAME, "the files that a test program has mapped were seen"),
+        Ok(false) => Check::warn(
+            NAME,
+            format!("the kernel answers, but says nothing of a test program: {WITHOUT}"),
+            "an agent must run in the host's first pid namespace, not in a container",
+        ),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !geteuid().is_root() => Check::skip(
+            NAME,
+            "you may not ask the kernel (that needs root or CAP_PERFMON); what the agent sees is below",
+        ),
+        Err(error) => Check::warn(
+            NAME,
+            format!("{error}: {WITHOUT}"),
+            "run the agent as root or with CAP_PERFMON (before Linux 5.8 CAP_SYS_ADMIN), on a kernel with \
+             CONFIG_PERF_EVENTS and outside of a sandbox that forbids perf_event_open",
+        ),
+    }
 }
 
 /// `asked` is whether the end of a test program came through, or why nothing could be asked.

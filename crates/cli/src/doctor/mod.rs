@@ -9,6 +9,7 @@ mod guest;
 mod losses;
 mod machine;
 mod report;
+mod running;
 mod server;
 mod spool;
 
@@ -37,8 +38,8 @@ struct Node {
 /// Says whether no check failed.
 pub fn run(args: &DoctorArgs) -> Result<bool> {
     let mut printer = Printer::new(args.json);
-    let (node, check) = Node::new(args);
-    printer.print(&[check])?;
+    let (node, checks) = Node::new(args);
+    printer.print(&checks)?;
     let (library, checks) = guest::check(args.library.as_deref());
     printer.print(&checks)?;
     let (listener, checks) = agent::check(&node);
@@ -56,36 +57,32 @@ pub fn run(args: &DoctorArgs) -> Result<bool> {
 }
 
 impl Node {
-    fn new(args: &DoctorArgs) -> (Node, Check) {
-        let name = "configuration";
-        let config_path = args.config.clone().unwrap_or_else(|| DEFAULT_PATH.into());
-        let flags = Flags {
+    /// What a running agent uses, or else what the configuration says; what was typed goes over both.
+    fn new(args: &DoctorArgs) -> (Node, Vec<Check>) {
+        let typed = Flags {
             config: args.config.clone(),
             spool: args.spool.clone(),
             socket: args.socket.clone(),
             ..Flags::default()
         };
-        let (config, check) = match flags.configure() {
-            Ok(config) => {
-                let place = config_path.display();
-                let is_there = config_path.exists();
-                let finding =
-                    if is_there { format!("{place} is good") } else { format!("defaults: no {place}") };
-                (config, Check::ok(name, finding))
-            }
-            Err(error) => {
-                let advice = "correct it: an agent does not start with it, and a running one ignores it; \
-                              the checks below use the defaults";
-                (with_flags(&flags), Check::fail(name, error.to_string(), advice))
-            }
-        };
+        let typed = typed.absolute();
+        let found = running::find(args, &typed.configure().unwrap_or_else(|_| with_flags(&typed)));
+        let told = found.status().and_then(|status| status.flags.config.clone());
+        let flags = Flags { config: typed.config.clone().or(told), ..typed };
+        let config_path = flags.config.clone().unwrap_or_else(|| DEFAULT_PATH.into());
+        let (mut config, check) = configuration(&flags, &config_path);
+        let checks = vec![check, running::check(&found, &config_path)];
+        if let Some(status) = found.status() {
+            status.running.apply(&mut config);
+            apply(&flags, &mut config);
+        }
         let off = if !config.enabled {
             Some(format!("`enabled = false` in {}", config_path.display()))
         } else {
             config.off_file.exists().then(|| format!("the file {} exists", config.off_file.display()))
         };
         let uid = rustix::process::geteuid().as_raw();
-        (Node { config, config_path, uid, off }, check)
+        (Node { config, config_path, uid, off }, checks)
     }
 
     /// The rules beside the agent's socket, as a guest reads them; abstract names have none.
@@ -101,17 +98,39 @@ impl Node {
     }
 }
 
+/// Reads the configuration and says whether it is good.
+fn configuration(flags: &Flags, path: &Path) -> (Config, Check) {
+    let (name, place) = ("configuration", path.display());
+    match flags.configure() {
+        Ok(config) => {
+            let finding =
+                if path.exists() { format!("{place} is good") } else { format!("defaults: no {place}") };
+            (config, Check::ok(name, finding))
+        }
+        Err(error) => {
+            let advice = "correct it: an agent does not start with it, and a running one ignores it; \
+                          the checks below use the defaults";
+            (with_flags(flags), Check::fail(name, error.to_string(), advice))
+        }
+    }
+}
+
 /// The defaults, with what was typed.
 fn with_flags(flags: &Flags) -> Config {
     let mut config = Config::default();
+    apply(flags, &mut config);
+    config
+}
+
+/// Puts what was typed in place of what the agent uses.
+fn apply(flags: &Flags, config: &mut Config) {
     if let Some(dir) = &flags.spool {
         config.spool.dir = dir.clone();
     }
-    if let Some(socket) = &flags.socket {
+    if let Some(socket) = flags.socket.as_ref().filter(|socket| **socket != config.socket) {
         config.socket = socket.clone();
         config.container_socket = String::new();
     }
-    config
 }
 
 /// A file's first bytes; a guest reads no more either.

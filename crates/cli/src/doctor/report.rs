@@ -78,8 +78,7 @@ impl Printer {
             self.failed += u64::from(check.state == State::Fail);
             self.warned += u64::from(check.state == State::Warn);
             if self.json {
-                serde_json::to_writer(&mut out, check)?;
-                writeln!(out)?;
+                writeln!(out, "{}", output::json(check)?)?;
             } else {
                 write!(out, "{}", lines(check))?;
             }

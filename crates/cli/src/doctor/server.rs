@@ -1,11 +1,14 @@
 //! The server: whether it answers, takes this node's token, has the same time, and has what was recorded.
 
 use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use agent::clock::wall_ns;
 use agent::config::Config;
 use agent::ship::Cursor;
+use agent::ship::enroll::{open_to_others, own_token_file};
 use agent::ship::http::connect;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
@@ -34,12 +37,60 @@ pub fn check(node: &Node, spool: &Content) -> Vec<Check> {
         Err(error) => return vec![Check::fail("server", error.to_string(), "correct ca_file in [server]")],
     };
     let url = server.url.trim_end_matches('/');
-    let mut checks = check_health(&agent, url);
-    if checks.iter().all(|check| check.advice.is_none()) {
-        checks.push(check_token(&agent, url, &node.config));
-    }
+    let mut checks: Vec<Check> = check_enrollment(&node.config).into_iter().collect();
+    checks.extend(check_server(&agent, url, &node.config));
     checks.extend(check_shipped(&node.config, spool));
     checks
+}
+
+fn check_server(agent: &Agent, url: &str, config: &Config) -> Vec<Check> {
+    let mut checks = check_health(agent, url);
+    if checks.iter().all(|check| check.advice.is_none()) {
+        checks.push(check_token(agent, url, config));
+    }
+    checks
+}
+
+/// The enrollment token and what the agent got with it: both are secrets, and users of a node are curious.
+fn check_enrollment(config: &Config) -> Option<Check> {
+    const NAME: &str = "enrollment";
+    let file = Some(&config.server.enroll_token_file).filter(|file| !file.as_os_str().is_empty())?;
+    let own = own_token_file(&config.spool.dir);
+    if let Some(mode) = open_to_others(file) {
+        let finding = format!("{} is open to others than its owner (mode {mode:04o})", file.display());
+        let advice = format!(
+            "chmod 600 {}; whoever has read it can enroll hosts of its list that are not enrolled yet: if somebody \
+             may have, jobglass-server token revoke, and make another",
+            file.display()
+        );
+        return Some(Check::warn(NAME, finding, advice));
+    }
+    if let Some(mode) = open_to_others(&own) {
+        let finding = format!("{} is open to others than its owner (mode {mode:04o})", own.display());
+        let advice = "chmod 600; whoever has read it can send records in this node's name: jobglass-server token \
+                      approve --host NAME revokes it, and lets the agent get another";
+        return Some(Check::warn(NAME, finding, advice));
+    }
+    Some(match (own.exists(), file.try_exists()) {
+        (true, _) => Check::ok(NAME, format!("the agent has a token of its own, {}", own.display())),
+        (false, Ok(true)) => {
+            Check::ok(NAME, format!("{} is for the agent only; no token of its own is seen", file.display()))
+        }
+        (false, Ok(false)) if !config.server.token_file.exists() => Check::warn(
+            NAME,
+            format!("there is no {}", file.display()),
+            "jobglass-server token create --enroll --host LIST makes one; the agent cannot send without a token",
+        ),
+        (false, Ok(false)) => Check::ok(NAME, "not needed: the agent was given a token"),
+        (false, Err(error)) => Check::skip(NAME, format!("cannot look for {}: {error}", file.display())),
+    })
+}
+
+/// The token that the agent sends with: the one it was given, or else the one that it got.
+fn token_file(config: &Config) -> PathBuf {
+    let (given, own) = (&config.server.token_file, own_token_file(&config.spool.dir));
+    let enrolls = !config.server.enroll_token_file.as_os_str().is_empty();
+    if enrolls && !given.exists() { own } else { given.clone() }
 }
 
 fn check_health(agent: &Agent, url: &str) -> Vec<Check> {
@@ -80,9 +131,17 @@ fn check_clock(date: Option<&str>) -> Check {
 
 /// Something that is no batch is refused for what it is only if the token is good.
 fn check_token(agent: &Agent, url: &str, config: &Config) -> Check {
-    let path = &config.server.token_file;
+    let path = &token_file(config);
     let token = match fs::read(path) {
         Ok(token) => String::from_utf8_lossy(&token).trim().to_owned(),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Check::skip("token", format!("you may not read {} (root may)", path.display()));
+        }
+        Err(error) if *path != config.server.token_file => {
+            let advice = "the agent gets one when it next sends; if not, its log says why: the server may wait for an \
+                          administrator's approval (jobglass-server token list)";
+            return Check::warn("token", format!("none yet: {}: {error}", path.display()), advice);
+        }
         Err(error) => {
             let advice = "jobglass-server token create --host NAME makes one";
             return Check::fail("token", format!("cannot read {}: {error}", path.display()), advice);

@@ -90,7 +90,7 @@ impl Read {
         self.entries += 1;
         self.next_number = number + 1;
         let time = match &entry {
-            Entry::Image(image) => image.end.or(Some(image.start)),
+            Entry::Image(image) => image.end.or(image.running_at).or(Some(image.start)),
             Entry::Gap(gap) => Some(gap.to),
             Entry::Health(health) => Some(health.time),
             Entry::Reading(reading) => Some(reading.time),

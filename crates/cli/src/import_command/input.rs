@@ -6,13 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use flate2::bufread::MultiGzDecoder;
 use jiff::tz::TimeZone;
 
 const BUFFER: usize = 1 << 18;
 /// The first bytes of what gzip wrote.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// The first bytes of what other programs wrote, of which nothing is read: it would pass for text without a header.
+const OTHERS: [(&str, &[u8]); 3] =
+    [("zstd", &[0x28, 0xb5, 0x2f, 0xfd]), ("xz", &[0xfd, b'7', b'z', b'X', b'Z', 0]), ("bzip2", b"BZh")];
 
 /// A file, and how much of it has been read.
 pub struct Input {
@@ -36,7 +40,13 @@ impl Input {
             (name, about.is_file().then_some(about.len()), Box::new(file))
         };
         let mut raw = BufReader::with_capacity(BUFFER, Counted { source, read: read.clone() });
-        let is_packed = raw.fill_buf().with_context(|| format!("cannot read {name}"))?.starts_with(&GZIP);
+        let start = raw.fill_buf().with_context(|| format!("cannot read {name}"))?;
+        if let Some((program, _)) = OTHERS.iter().find(|(_, mark)| start.starts_with(mark)) {
+            bail!(
+                "{name}: it is compressed with {program}, which is not read: use {program} -dc FILE and --file -"
+            );
+        }
+        let is_packed = start.starts_with(&GZIP);
         let content: Box<dyn BufRead + Send> = if is_packed {
             Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw)))
         } else {
@@ -96,5 +106,28 @@ mod tests {
         }
         assert!(Input::open(dir.path()).is_err());
         assert!(Input::open(&dir.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn a_file_in_another_compression_is_named_and_not_taken_for_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |name: &str, start: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, [start, b"JobID|State\n"].concat()).unwrap();
+            Input::open(&path).err().map(|error| error.to_string())
+        };
+        for (start, name) in [
+            (&[0x28, 0xb5, 0x2f, 0xfd][..], "zstd"),
+            (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
+            (b"BZh91AY&SY", "bzip2"),
+        ] {
+            let error = open(name, start).expect(name);
+            let expected = format!(
+                "{name}: it is compressed with {name}, which is not read: use {name} -dc FILE and --file -"
+            );
+            assert!(error.ends_with(&expected), "{error}");
+        }
+        assert_eq!(open("plain", b""), None);
+        assert_eq!(open("short", b"BZ"), None);
     }
 }

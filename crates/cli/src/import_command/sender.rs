@@ -57,8 +57,12 @@ impl fmt::Display for Sent {
 /// Where it goes, and what it is.
 type Request = (&'static str, Vec<u8>);
 
+/// An array without jobs: no more are coming.
+const NO_JOBS: [u8; 1] = [0x80];
+
 /// Takes jobs and values one at a time.
 pub struct Sender {
+    server: Arc<Server>,
     body: Vec<u8>,
     /// In the body, and of all.
     held: u64,
@@ -80,6 +84,7 @@ impl Sender {
         };
         let threads = (0..AT_ONCE).map(spawn).collect::<Result<_, _>>()?;
         Ok(Sender {
+            server,
             body: Vec::with_capacity(BYTES),
             held: 0,
             jobs: 0,
@@ -153,7 +158,12 @@ impl Sender {
     pub fn finish(mut self) -> Result<Sent> {
         self.flush()?;
         self.flush_measures()?;
-        self.join()
+        let sent = self.join()?;
+        if self.jobs > 0 {
+            // The server evaluates the jobs at once. Otherwise it does when it has got none for a moment.
+            let _ = self.server.post("/api/v1/accounting", &NO_JOBS);
+        }
+        Ok(sent)
     }
 
     fn join(&mut self) -> Result<Sent> {

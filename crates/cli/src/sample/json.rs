@@ -4,30 +4,59 @@ use agent::sampling::Collector;
 use record::metric;
 use record::reading::{CardReading, Hardware, JobReading, Reading, Values};
 use sample::processes::Process;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
-/// A reading with every process, for those who look once.
-pub fn sample(reading: &Reading, collector: &Collector) -> Value {
-    let mut value = self::reading(reading);
-    let processes: Vec<Value> = collector.processes.processes.iter().map(process).collect();
-    value["processes"] = processes.into();
-    // What is unknown, and why.
-    value["unknown"] = collector.counts.why_not().into_iter().chain(collector.cards.ill.clone()).collect();
-    value
+/// A reading with every process, for those who look once. It is written piece by piece: a node may have thousands.
+pub struct Sample<'s> {
+    pub reading: &'s Reading,
+    pub collector: &'s Collector,
+}
+
+impl Serialize for Sample<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Sample { reading, collector } = self;
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in &node(reading) {
+            map.serialize_entry(name, value)?;
+        }
+        map.serialize_entry("jobs", &Each(&reading.jobs, job))?;
+        map.serialize_entry("processes", &Each(&collector.processes.processes, process))?;
+        // What is unknown, and why.
+        let uncounted = collector.counts.why_not();
+        let unknown: Vec<&String> = uncounted.iter().chain(&collector.cards.ill).collect();
+        map.serialize_entry("unknown", &unknown)?;
+        map.end()
+    }
+}
+
+/// A list of which one piece is in memory at a time.
+struct Each<'a, T>(&'a [T], fn(&T) -> Value);
+
+impl<T> Serialize for Each<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(self.1))
+    }
 }
 
 /// A reading as it is recorded.
 pub fn reading(reading: &Reading) -> Value {
-    let jobs: Vec<Value> = reading.jobs.iter().map(job).collect();
-    json!({
-        "kind": "reading",
-        "time": crate::spool::time(reading.time),
-        "host": reading.host,
-        "node": values(&reading.node),
-        "jobs": jobs,
-        "cards": cards(&reading.cards),
-        "hardware": reading.hardware.as_deref().map(hardware),
-    })
+    let mut fields = node(reading);
+    fields.insert("jobs".into(), reading.jobs.iter().map(job).collect());
+    Value::Object(fields)
+}
+
+/// A reading without its jobs.
+fn node(reading: &Reading) -> Map<String, Value> {
+    let fields: [(&str, Value); 6] = [
+        ("kind", "reading".into()),
+        ("time", crate::spool::time(reading.time).into()),
+        ("host", reading.host.as_str().into()),
+        ("node", values(&reading.node)),
+        ("cards", cards(&reading.cards)),
+        ("hardware", reading.hardware.as_deref().map(hardware).into()),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn job(job: &JobReading) -> Value {

@@ -21,6 +21,7 @@ use sample::gpu::Setup;
 
 use crate::args::SampleArgs;
 use crate::output;
+use json::Sample;
 pub use json::reading as reading_json;
 use stats::Cost;
 
@@ -40,8 +41,11 @@ pub fn run(args: &SampleArgs) -> Result<bool> {
         match (args.stats, args.json) {
             (true, _) => {}
             (false, true) => {
-                serde_json::to_writer(&mut out, &json::sample(&reading, &node.collector))?;
-                writeln!(out)?;
+                writeln!(
+                    out,
+                    "{}",
+                    output::json(&Sample { reading: &reading, collector: &node.collector })?
+                )?;
             }
             (false, false) => table::print(&mut out, &reading)?,
         }

@@ -46,7 +46,8 @@ fn image(image: &Image, known: &Known) -> Value {
         "ppid": image.ppid,
         "start": time(image.start),
         "end": image.end.map(time),
-        "ended_by": image.ended_by,
+        "state": if image.running_at.is_some() { "running" } else { "ended" },
+        "ended_by": image.running_at.is_none().then_some(image.ended_by),
         "exit_code": image.exit_code,
         "signal": image.signal,
         "uid": image.uid,
@@ -63,6 +64,7 @@ fn image(image: &Image, known: &Known) -> Value {
         "count": image.count,
         "source": source::names(image.source),
         "kind": "image",
+        "running_at": image.running_at.map(time),
         "process_start": time(image.key.process_start),
         "exec": image.key.exec,
         "forked_from": image.forked_from.map(|key| json!({

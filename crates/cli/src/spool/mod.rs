@@ -42,8 +42,7 @@ pub fn read(args: &SpoolReadArgs) -> Result<bool> {
         }
         printed += 1;
         if args.json || args.kind == Kind::All {
-            serde_json::to_writer(&mut out, &json::entry(&entry, &known))?;
-            writeln!(out)?;
+            writeln!(out, "{}", output::json(&json::entry(&entry, &known))?)?;
         } else {
             table.add(&entry, &known);
         }

@@ -84,7 +84,10 @@ fn image_row(image: &Image, known: &Known) -> Vec<String> {
         (Some(step), None) => format!("{job}.{step}"),
         (None, _) => job.clone(),
     });
-    let lasted = image.end.map(|end| format!("{:.2}", end.saturating_sub(image.start) as f64 / 1e9));
+    let lasted = image
+        .end
+        .or(image.running_at)
+        .map(|end| format!("{:.2}", end.saturating_sub(image.start) as f64 / 1e9));
     let cpu = image.used.user_ns.zip(image.used.system_ns);
     let objects = image.objects.and_then(|id| known.lists.get(&id)).map(|list| list.objects.len());
     let late = image.late_objects.and_then(|id| known.lists.get(&id)).map_or(0, |list| list.objects.len());
@@ -114,6 +117,9 @@ fn number(value: Option<u64>) -> String {
 }
 
 fn end(image: &Image) -> String {
+    if image.running_at.is_some() {
+        return "running".to_owned();
+    }
     match (image.ended_by, image.exit_code, image.signal) {
         (EndedBy::Exit, Some(code), _) => format!("exit {code}"),
         (EndedBy::Signal, _, Some(signal)) => format!("signal {signal}"),

@@ -44,12 +44,17 @@ fn once(server: &Server, state: &State, json: bool) -> Result<bool> {
     let mut out = output::stdout();
     if json {
         for row in &rows {
-            serde_json::to_writer(&mut out, row)?;
-            writeln!(out)?;
+            writeln!(out, "{}", output::json(row)?)?;
         }
     } else {
-        for line in view::table(&rows, table::terminal_width()) {
+        let made = view::table(&rows, table::terminal_width());
+        for line in &made.lines {
             writeln!(out, "{line}")?;
+        }
+        if !made.left_out.is_empty() {
+            for line in table::note_of(&made.left_out, table::terminal_width()) {
+                writeln!(out, "{line}")?;
+            }
         }
     }
     if rows.is_empty() {

@@ -15,11 +15,14 @@ pub fn chosen<'a>(all: &'a [Value], state: &State) -> Vec<&'a Value> {
     rows
 }
 
+/// What is looked through for a text.
+const TEXTS: [&str; 6] = ["job", "user", "name", "partition", "program", "cluster"];
+
 fn fits(row: &Value, state: &State) -> bool {
     let is_user = state.user.is_empty() || row["user"].as_str() == Some(&state.user);
     let text = state.text.to_lowercase();
     let has_text = |name: &str| row[name].as_str().is_some_and(|value| value.to_lowercase().contains(&text));
-    is_user && (text.is_empty() || ["job", "user", "cluster"].into_iter().any(has_text))
+    is_user && (text.is_empty() || TEXTS.into_iter().any(has_text))
 }
 
 fn compare(a: &Value, b: &Value, sort: Sort) -> Ordering {
@@ -58,7 +61,7 @@ mod tests {
         let all = [
             json!({"job": "1", "user": "bob", "cpu_used": 1.0, "memory_used": 5, "read": 1.0, "written": 1.0, "elapsed_s": 9.0}),
             json!({"job": "2", "user": "alice", "cpu_used": null, "memory_used": 7, "read": 5.0, "written": null, "elapsed_s": 8.0}),
-            json!({"job": "3", "user": null, "cpu_used": 3.0, "memory_used": 6, "gpu_reserved": 2, "elapsed_s": 7.0}),
+            json!({"job": "3", "user": null, "name": "Heat 3d", "program": "solver", "cpu_used": 3.0, "memory_used": 6, "gpu_reserved": 2, "elapsed_s": 7.0}),
             json!({"job": "4", "user": "alice", "cpu_used": 3.0, "gpu_used": 1.5, "gpu_reserved": 2, "elapsed_s": 6.0}),
         ];
         let jobs = |sort, text: &str, user: &str| -> String {
@@ -75,6 +78,8 @@ mod tests {
             (Sort::Time, "", "alice", "24"),
             (Sort::Time, "AL", "", "24"),
             (Sort::Time, "3", "", "3"),
+            (Sort::Time, "heat", "", "3"),
+            (Sort::Time, "solv", "", "3"),
             (Sort::Time, "4", "bob", ""),
             (Sort::Time, "", "nobody", ""),
         ] {

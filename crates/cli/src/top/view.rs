@@ -10,6 +10,9 @@ use crate::table::{clean, cut, human_bytes};
 const BAR: usize = 8;
 const KEYS: &str = "c CPU  m memory  i I/O  g GPU  t time  u user   / filter  U user's  Esc all  q quit";
 
+/// A name is cut where there is no room for it, but not to fewer characters than these.
+const NAME_MIN: usize = 12;
+
 /// A column: its title, whether it stands on the right, how soon it gives way on a narrow terminal, and what it shows.
 struct Column {
     title: &'static str,
@@ -23,19 +26,23 @@ const fn column(title: &'static str, right: bool, gives_way: u8, show: fn(&Value
     Column { title, right, gives_way, show }
 }
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Column; 15] = [
     column("JOB", false, 0, |row| text(&row["job"])),
-    column("USER", false, 1, |row| text(&row["user"])),
-    column("NODES", true, 4, |row| text(&row["nodes"])),
-    column("ELAPSED", true, 3, |row| elapsed(&row["elapsed_s"])),
-    column("CPU", true, 0, |row| of(cores(&row["cpu_used"]), whole(&row["cpu_reserved"]))),
-    column("", false, 7, |row| bar(share(row, "cpu_used", "cpu_reserved"))),
-    column("MEMORY", true, 2, |row| of(bytes(&row["memory_used"]), bytes(&row["memory_reserved"]))),
-    column("", false, 8, |row| bar(share(row, "memory_used", "memory_reserved"))),
-    column("READ/S", true, 5, |row| bytes(&row["read"])),
-    column("WRITTEN/S", true, 5, |row| bytes(&row["written"])),
-    column("GPU", true, 6, gpu),
-    column("READ", true, 3, age),
+    column("USER", false, 2, |row| text(&row["user"])),
+    column("PARTITION", false, 6, |row| text(&row["partition"])),
+    column("NODES", true, 6, |row| text(&row["nodes"])),
+    column("ELAPSED", true, 5, |row| elapsed(&row["elapsed_s"])),
+    column("CPU", true, 1, |row| of(cores(&row["cpu_used"]), whole(&row["cpu_reserved"]))),
+    column("", false, 9, |row| bar(share(row, "cpu_used", "cpu_reserved"))),
+    column("MEMORY", true, 3, |row| of(bytes(&row["memory_used"]), bytes(&row["memory_reserved"]))),
+    column("", false, 10, |row| bar(share(row, "memory_used", "memory_reserved"))),
+    column("READ/S", true, 7, |row| bytes(&row["read"])),
+    column("WRITTEN/S", true, 7, |row| bytes(&row["written"])),
+    column("GPU", true, 8, gpu),
+    column("READ", true, 5, age),
+    column("PROGRAM", false, 4, |row| text(&row["program"])),
+    // The last one, which is cut where a line ends.
+    column("NAME", false, 0, |row| text(&row["name"])),
 ];
 
 fn unknown() -> String {
@@ -105,8 +112,15 @@ fn bar(share: Option<f64>) -> String {
     "█".repeat(full) + &"░".repeat(BAR - full)
 }
 
+/// A head and a line per job.
+pub struct Lines {
+    pub lines: Vec<String>,
+    /// The titles of the columns for which there is no room.
+    pub left_out: Vec<&'static str>,
+}
+
 /// A head and a line per job, not wider than the terminal.
-pub fn table(rows: &[&Value], width: Option<usize>) -> Vec<String> {
+pub fn table(rows: &[&Value], width: Option<usize>) -> Lines {
     let head: Vec<String> = COLUMNS.iter().map(|column| column.title.to_owned()).collect();
     let cells = rows.iter().map(|row| COLUMNS.iter().map(|column| (column.show)(row)).collect());
     let lines: Vec<Vec<String>> = [head].into_iter().chain(cells).collect();
@@ -114,14 +128,18 @@ pub fn table(rows: &[&Value], width: Option<usize>) -> Vec<String> {
         .map(|at| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0))
         .collect();
     let shown = fitting(&widths, width);
-    lines.iter().map(|line| cut(&join(line, &widths, &shown), width)).collect()
+    let is_left_out = |(at, column): &(usize, &Column)| !column.title.is_empty() && !shown.contains(at);
+    let left_out = COLUMNS.iter().enumerate().filter(is_left_out).map(|(_, column)| column.title).collect();
+    let lines = lines.iter().map(|line| cut(&join(line, &widths, &shown), width)).collect();
+    Lines { lines, left_out }
 }
 
 /// The columns that fit, beginning with those that stay.
 fn fitting(widths: &[usize], width: Option<usize>) -> Vec<usize> {
     let mut shown: Vec<usize> = (0..widths.len()).filter(|at| widths[*at] > 0).collect();
     let Some(width) = width else { return shown };
-    while shown.iter().map(|at| widths[*at] + 1).sum::<usize>() > width + 1 {
+    let needed = |at: &usize| if at + 1 == widths.len() { widths[*at].min(NAME_MIN) } else { widths[*at] };
+    while shown.iter().map(|at| needed(at) + 1).sum::<usize>() > width + 1 {
         let first = shown.iter().copied().max_by_key(|at| COLUMNS[*at].gives_way);
         match first.filter(|at| COLUMNS[*at].gives_way > 0) {
             Some(first) => shown.retain(|at| *at != first),
@@ -149,11 +167,16 @@ pub struct Line {
 /// Exactly as many lines as the terminal has, none wider than it is.
 pub fn page(all: &[Value], state: &State, trouble: Option<&str>, width: usize, height: usize) -> Vec<Line> {
     let rows = rows::chosen(all, state);
-    let mut lines = vec![Line { text: summary(all, &rows, state), is_bright: false }];
     let room = height.saturating_sub(3).max(1);
     let skip = state.skip.min(rows.len().saturating_sub(room));
     // Columns are as wide as all rows need, so that they stand still while one scrolls.
-    let mut table = table(&rows, Some(width)).into_iter();
+    let table = table(&rows, Some(width));
+    let mut summary = summary(all, &rows, state);
+    if !table.left_out.is_empty() {
+        summary += &format!("; no room for {}", table.left_out.join(", "));
+    }
+    let mut lines = vec![Line { text: summary, is_bright: false }];
+    let mut table = table.lines.into_iter();
     lines.extend(table.next().map(|text| Line { text, is_bright: true }));
     lines.extend(table.skip(skip).take(room).map(|text| Line { text, is_bright: false }));
     lines.resize(height.saturating_sub(1), Line { text: String::new(), is_bright: false });
@@ -199,10 +222,10 @@ mod tests {
 
     fn jobs() -> Vec<Value> {
         vec![
-            json!({"job": "4711", "user": "alice", "nodes": 2, "elapsed_s": 3723.0, "cpu_used": 96.4, "cpu_reserved": 128,
+            json!({"job": "4711", "user": "alice", "name": "heat 3d", "partition": "cpu", "program": "solver", "nodes": 2, "elapsed_s": 3723.0, "cpu_used": 96.4, "cpu_reserved": 128,
                 "memory_used": 2_i64 << 30, "memory_reserved": 4_i64 << 30, "read": 0.0, "written": 1048576.0,
                 "gpu_used": null, "gpu_reserved": null, "age_s": 12.0, "nodes_late": 0}),
-            json!({"job": "4712\u{1b}[2J", "user": null, "nodes": 1, "elapsed_s": 59.0, "cpu_used": null, "cpu_reserved": null,
+            json!({"job": "4712\u{1b}[2J", "user": null, "name": null, "partition": null, "program": null, "nodes": 1, "elapsed_s": 59.0, "cpu_used": null, "cpu_reserved": null,
                 "memory_used": null, "memory_reserved": 4_i64 << 30, "read": null, "written": null,
                 "gpu_used": 1.5, "gpu_reserved": 2, "age_s": 300.0, "nodes_late": 1}),
         ]
@@ -211,11 +234,11 @@ mod tests {
     #[test]
     fn rows_and_what_is_not_known() {
         let jobs = jobs();
-        let lines = table(&jobs.iter().collect::<Vec<_>>(), None);
+        let lines = table(&jobs.iter().collect::<Vec<_>>(), None).lines;
         let expected = [
-            "JOB       USER  NODES ELAPSED      CPU                  MEMORY          READ/S WRITTEN/S   GPU    READ",
-            "4711      alice     2 1:02:03 96.4/128 ██████░░    2048M/4096M ████░░░░     0K        1M           12s",
-            "4712 [2J  -         1     59s      -/-                 -/4096M              -         - 1.5/2 5:00 1!",
+            "JOB       USER  PARTITION NODES ELAPSED      CPU                  MEMORY          READ/S WRITTEN/S   GPU    READ PROGRAM NAME",
+            "4711      alice cpu           2 1:02:03 96.4/128 ██████░░    2048M/4096M ████░░░░     0K        1M           12s solver  heat 3d",
+            "4712 [2J  -     -             1     59s      -/-                 -/4096M              -         - 1.5/2 5:00 1! -       -",
         ];
         let joined = |lines: &[String]| lines.join("\n");
         let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -245,15 +268,33 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_shows_what_matters() {
-        let jobs = jobs();
+    fn a_narrow_terminal_shows_what_matters_and_always_the_name() {
+        let mut jobs = jobs();
+        jobs[0]["name"] = json!("heat_3d_with_a_name_that_says_everything_of_it");
         let rows: Vec<&Value> = jobs.iter().collect();
-        for (width, titles) in
-            [(40, "JOB USER CPU MEMORY"), (20, "JOB CPU"), (60, "JOB USER NODES ELAPSED CPU MEMORY READ")]
-        {
-            let head = table(&rows, Some(width))[0].split_whitespace().collect::<Vec<_>>().join(" ");
+        for (width, titles, left_out) in [
+            (
+                100,
+                "JOB USER PARTITION NODES ELAPSED CPU MEMORY READ/S READ PROGRAM NAME",
+                Some(&["WRITTEN/S", "GPU"]),
+            ),
+            (60, "JOB USER CPU MEMORY PROGRAM NAME", None),
+            (40, "JOB USER CPU NAME", None),
+            (20, "JOB NAME", None),
+        ] {
+            let table = table(&rows, Some(width));
+            let head = table.lines[0].split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(head, titles, "{width}");
+            assert!(left_out.is_none_or(|left_out| table.left_out == left_out), "{width}");
+            assert!(
+                table.lines[1].contains("heat") && table.lines[1].ends_with('…'),
+                "{width}: {}",
+                table.lines[1]
+            );
         }
+        assert!(table(&rows, None).left_out.is_empty());
+        let page = page(&jobs, &State::new(Sort::Cpu, None), None, 100, 5);
+        assert!(page[0].text.ends_with("by cpu; no room for WRITTEN/S, GPU"), "{}", page[0].text);
     }
 
     #[test]

@@ -130,7 +130,10 @@ impl Node {
     fn unstarted(dir: TempDir, socket: String, config: &str) -> Node {
         let file = dir.path().join("agent.toml");
         let off = dir.path().join("off");
-        fs::write(&file, format!("off_file = \"{}\"\n{config}", off.display())).unwrap();
+        // All that runs on this machine would be reported: only tests that are about that ask for it.
+        let running =
+            if config.contains("running_after_seconds") { "" } else { "running_after_seconds = 0\n" };
+        fs::write(&file, format!("off_file = \"{}\"\n{running}{config}", off.display())).unwrap();
         let args = [
             "agent".into(),
             "--socket".into(),

@@ -38,6 +38,9 @@ impl Default for Options {
 
 /// Reads all jobs, by cluster, number and start.
 pub fn read(dir: &Path, options: &Options, sink: &mut impl Takes) -> Result<(), Error> {
+    if let Some(file) = parquet(dir) {
+        return Err(Error::Parquet { file: file.display().to_string() });
+    }
     check_version(dir)?;
     let mut walk =
         Walk { options, sink, jobs: 0, aggregations: Aggregations::default(), unclear: HashSet::new() };
@@ -61,6 +64,16 @@ pub(super) fn check_version(dir: &Path) -> Result<u64, Error> {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).trim().to_owned();
     let known = text.parse().ok().filter(|version| (1..=VERSION).contains(version));
     known.ok_or_else(|| Error::Version { file: file.display().to_string(), text })
+}
+
+/// A file of Parquet in an archive, or in one of its clusters: its jobs are in there, and none in directories.
+fn parquet(dir: &Path) -> Option<PathBuf> {
+    let clusters = directories(dir).unwrap_or_default();
+    let files = std::iter::once(dir)
+        .chain(clusters.iter().map(PathBuf::as_path))
+        .filter_map(|dir| dir.read_dir().ok());
+    let mut files = files.flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    files.find(|file| file.extension().is_some_and(|extension| extension == "parquet"))
 }
 
 struct Walk<'a, S> {

@@ -3,6 +3,7 @@
 //! Columns are found by name, since they differ between versions: what is missing is unknown, what is not known here is
 //! kept. The file is opened as one that nobody changes, so that SQLite writes nothing beside it.
 
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -48,6 +49,9 @@ const NEVER_ZERO: [&str; 3] = ["submitTime", "walltime", "numHwthreads"];
 /// Without these there is no job.
 const NEEDED: [&str; 4] = ["job_id", "cluster", "start_time", "job_state"];
 
+/// The first bytes of a file of Parquet.
+const PARQUET: [u8; 4] = *b"PAR1";
+
 /// Reads all jobs in the order of the table.
 pub fn read(path: &Path, sink: &mut impl Takes) -> Result<(), Error> {
     let file = path.display().to_string();
@@ -55,7 +59,8 @@ pub fn read(path: &Path, sink: &mut impl Takes) -> Result<(), Error> {
     let database = open(path, &file)?;
     let columns = columns(&database, "job").map_err(failed)?;
     if columns.is_empty() {
-        return Err(Error::NoTable { file });
+        let is_archive = !self::columns(&database, "jobs").map_err(failed)?.is_empty();
+        return Err(if is_archive { Error::SqliteArchive { file } } else { Error::NoTable { file } });
     }
     if let Some(column) = NEEDED.into_iter().find(|needed| !columns.iter().any(|column| column == needed)) {
         return Err(Error::NoColumn { file, column });
@@ -107,7 +112,11 @@ fn open(path: &Path, file: &str) -> Result<Connection, Error> {
         return Err(Error::Unsettled { file: file.to_owned() });
     }
     // SQLite has one message for all that goes wrong here.
-    std::fs::File::open(path).map_err(Error::io(path))?;
+    let mut start = [0; PARQUET.len()];
+    let is_parquet = std::fs::File::open(path).map_err(Error::io(path))?.read_exact(&mut start).is_ok();
+    if is_parquet && start == PARQUET {
+        return Err(Error::Parquet { file: file.to_owned() });
+    }
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let opened = Connection::open_with_flags(format!("file:{}?immutable=1", escaped(path)), flags);

@@ -88,6 +88,15 @@ pub enum Error {
     NoVersion { file: String },
     #[error("{file}: version `{text}` of the archive is not understood; 1, 2 and 3 are")]
     Version { file: String, text: String },
+    #[error(
+        "{file}: archives in Parquet are not read: convert it to files with ClusterCockpit's archive-manager"
+    )]
+    Parquet { file: String },
+    #[cfg(feature = "clustercockpit")]
+    #[error(
+        "{file}: archives in SQLite are not read: convert it to files with ClusterCockpit's archive-manager"
+    )]
+    SqliteArchive { file: String },
     #[cfg(feature = "clustercockpit")]
     #[error("{file}: {error}")]
     Database { file: String, error: rusqlite::Error },

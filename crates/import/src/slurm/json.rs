@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::complete::from_steps;
 use super::draft::{Draft, into_step};
 use super::foreign;
+use super::id::tasks_of_mask;
 use crate::number::told;
 use crate::sink::{At, Error, Outcome, Problem, Reason, Sink, quoted};
 use crate::time::{Moment, SECOND};
@@ -201,8 +202,16 @@ fn job(value: &Value) -> Result<(Accounting, Vec<Reason>), Reason> {
             }
         }
     }
+    if is_early(value) {
+        mend_running_start(&mut finished.job);
+    }
     from_steps(&mut finished.job);
     Ok((finished.job, finished.doubts))
+}
+
+/// Whether a job was written by a parser of before data_parser v0.0.39, which has two fields for the memory.
+fn is_early(value: &Value) -> bool {
+    at(value, "required/memory").is_number()
 }
 
 /// The number, and what people are shown for it.
@@ -231,15 +240,24 @@ fn name(value: &Value, draft: &mut Draft) -> Result<(), Reason> {
     Ok(())
 }
 
-/// The tasks of an array that have not begun.
+/// The tasks of an array that have not begun: a list, or a mask as Slurm's database has it.
 fn waiting(value: &Value, doubts: &mut Vec<Reason>) -> Option<String> {
-    let tasks = text(value, "array/task")?;
-    let tasks = tasks.trim_matches(['[', ']']);
-    if count_tasks(tasks).is_none() {
-        doubts.push(Reason::unreadable("array/task", tasks.as_bytes()));
-        return None;
+    let told = text(value, "array/task")?;
+    let told = told.trim_matches(['[', ']']);
+    let list = match told.strip_prefix("0x") {
+        Some(mask) => tasks_of_mask(mask),
+        None => Some(told.to_owned()),
+    };
+    let at_once = count(value, "array/limits/max/running/tasks").filter(|most| *most > 0);
+    let list = list.map(|list| match at_once.filter(|_| !list.contains('%')) {
+        Some(most) => format!("{list}%{most}"),
+        None => list,
+    });
+    let known = list.filter(|list| count_tasks(list).is_some());
+    if known.is_none() {
+        doubts.push(Reason::unreadable("array/task", told.as_bytes()));
     }
-    Some(tasks.to_owned())
+    known
 }
 
 fn who(value: &Value, job: &mut Accounting) {
@@ -303,8 +321,10 @@ fn ending(value: &Value, states: &Value, draft: &mut Draft) {
         }
     }
     let job = &mut draft.job;
-    job.exit = exit(at(value, "exit_code"));
-    job.derived_exit = exit(at(value, "derived_exit_code"));
+    let is_failure = matches!(job.state, Some(State::Failed | State::NodeFail | State::BootFail));
+    job.exit = exit(at(value, "exit_code")).filter(|_| !(is_failure && is_any_exit(at(value, "exit_code"))));
+    job.derived_exit =
+        exit(at(value, "derived_exit_code")).filter(|_| !is_any_exit(at(value, "derived_exit_code")));
     job.reason = text(value, "state/reason").filter(|reason| reason != "None");
     job.cancelled_by = text(value, "kill_request_user")
         .filter(|_| job.state == Some(State::Cancelled))
@@ -322,13 +342,25 @@ fn times(value: &Value, draft: &mut Draft) {
     draft.suspended = seconds("time/suspended");
 }
 
-/// Early parsers wrote the time at which a job became eligible as its start. The end and the time it took tell.
+/// Early parsers wrote the time at which a job became eligible as its start. The end and the time it took tell; of a job that waits or
+/// never got a node it is no start at all.
 fn mend_start(draft: &mut Draft) {
+    let has_none = draft.is_unassigned || draft.job.state == Some(State::Pending);
+    if has_none && draft.start == draft.eligible {
+        draft.start = None;
+    }
     let (Some(start), Some(end), Some(elapsed)) = (draft.start, draft.end, draft.job.elapsed) else { return };
     let took = elapsed.saturating_add(draft.suspended.unwrap_or(0)) / SECOND;
     let told = end.first.saturating_sub_unsigned(took);
     if draft.start == draft.eligible && told > start.first {
         draft.start = Some(Moment { first: told, second: None });
+    }
+}
+
+/// The same of a job that still runs: it began when the first of its steps did. Without steps nobody knows.
+fn mend_running_start(job: &mut Accounting) {
+    if job.end.is_none() && job.start.is_some() && job.start == job.eligible {
+        job.start = job.steps.iter().filter_map(|step| step.start).min();
     }
 }
 
@@ -447,6 +479,11 @@ fn exit(value: &Value) -> Option<Exit> {
         signal: small("signal/id").or(small("signal/signal_id")).or(ended),
     };
     (exit != Exit::default()).then_some(exit)
+}
+
+/// Whether this may stand for any exit: parsers up to 23.02 wrote success and code 0 of every program that was not killed.
+fn is_any_exit(value: &Value) -> bool {
+    at(value, "status").as_str() == Some("SUCCESS") && at(value, "return_code").as_u64() == Some(0)
 }
 
 /// A number in any of its forms.

@@ -245,8 +245,12 @@ impl<R: BufRead, S: Sink> Reader<'_, R, S> {
         Ok(false)
     }
 
-    /// Adds this line to the last field of the record before it, if that is one that users write.
+    /// Adds this line to the last field of the record before it, if that is one that users write. A line with all its fields is a record
+    /// of its own with a value that is not known.
     fn is_tail(&mut self) -> bool {
+        if self.cuts.len() >= self.layout.fields.len() {
+            return false;
+        }
         let (Some(field), Some(last)) = (self.layout.fields.last(), &mut self.last) else { return false };
         if !field.is_any() || self.at.number != self.last_line + 1 || self.tail == JOINED_MAX {
             return false;
@@ -379,6 +383,18 @@ impl Columns<'_> {
 /// What only `squeue` calls so.
 const OF_SQUEUE: [&str; 4] = ["ST", "NODELIST(REASON)", "TIME_LEFT", "START_TIME"];
 
+fn is_of_squeue(names: &[&str]) -> bool {
+    names.iter().any(|name| OF_SQUEUE.contains(name))
+}
+
+/// Whether words are the names of columns that are padded with blanks, as both commands print them to people.
+fn is_of_columns(words: &[&str]) -> bool {
+    let known: Vec<&Field> = words.iter().filter_map(|word| Field::named(word)).collect();
+    words.len() > 1
+        && known.iter().any(|field| field.is_id())
+        && (is_of_squeue(words) || known.len() * 2 >= words.len())
+}
+
 fn read_header<R: BufRead>(
     lines: &mut Lines<R>,
     file: &str,
@@ -400,11 +416,18 @@ fn read_header<R: BufRead>(
     let names = names.trim_start_matches('\u{feff}').split(&*delimiter);
     let names: Vec<&str> =
         names.map(|name| if options.may_have_quotes { quotes::bare(name) } else { name }).collect();
+    // What stands between tabs is no column of a fixed width.
+    let padded: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+    let file_name = file.to_owned();
     if !is_header(&names) {
-        return Err(Error::NoHeader { file: file.to_owned() });
+        return Err(match &padded[..] {
+            words if !is_of_columns(words) => Error::NoHeader { file: file_name },
+            words if is_of_squeue(words) => Error::Controller { file: file_name },
+            _ => Error::FixedWidth { file: file_name },
+        });
     }
-    if names.iter().any(|name| OF_SQUEUE.contains(name)) {
-        return Err(Error::Controller { file: file.to_owned() });
+    if is_of_squeue(&names) {
+        return Err(Error::Controller { file: file_name });
     }
     let fields = Columns { file, at, text: header, options }.fields(&names, sink)?;
     Ok(Layout::new(fields, &options.delimiter, Some(is_closed)))

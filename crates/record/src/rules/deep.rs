@@ -76,6 +76,11 @@ impl<'a> Deep<'a> {
         vec![REDACTED.to_vec(); list.len()]
     }
 
+    /// Whether a text is a single word without a secret: it need not be taken apart.
+    pub fn is_plain(&self, text: &[u8]) -> bool {
+        Redactor::new(self.rules, b"").is_plain_word(text)
+    }
+
     /// A command line, a script or a comment without its secrets.
     pub fn text(&self, text: &[u8]) -> Vec<u8> {
         let mut text = text.to_vec();

@@ -239,6 +239,13 @@ impl<'a> Redactor<'a> {
         (!is_kept && from < to).then_some((from, to))
     }
 
+    /// Whether a text is one word, as most names are, with nothing in it that could be the value of something else, and no token either.
+    pub(super) fn is_plain_word(&self, text: &[u8]) -> bool {
+        let is_begin = |at: usize| at.checked_sub(1).and_then(|at| text.get(at)).is_none_or(|b| *b == b'.');
+        text.iter().all(|b| is_name_byte(*b) || *b == b'.')
+            && (0..text.len()).filter(|at| is_begin(*at)).all(|at| self.token_at(text, at).is_none())
+    }
+
     /// A token that is known by its beginning; behind an address, only what follows the address.
     fn token_at(&self, text: &[u8], start: usize) -> Option<(usize, usize)> {
         let rest = text.get(start..)?;

@@ -178,6 +178,8 @@ pub fn image(user: &str, pid: u32, start: u64) -> Entry {
         forked_from: None,
         without_guest: None,
         ranks: Vec::new(),
+        running_at: None,
+        reported: false,
     }))
 }
 

@@ -60,6 +60,10 @@ impl Default for Accounts {
 }
 
 impl Accounts {
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
     pub fn of(jobs: &[Accounting]) -> Result<Accounts, StoreError> {
         let (told, older) = last_words(jobs);
         let mut accounts = Accounts { older, ..Accounts::default() };

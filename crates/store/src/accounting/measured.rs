@@ -1,5 +1,6 @@
 //! Jobs that were measured, and of which no batch system has told, have an account that is made of what was measured: they are listed, judged
 //! and spoken of as others are. When the batch system tells of one, its account takes the place of ours, and what people said goes with it.
+//! Sessions of people have one for good: no batch system knows them.
 
 use std::collections::HashSet;
 
@@ -7,14 +8,17 @@ use duckdb::{Connection, OptionalExt, params, params_from_iter};
 
 use super::{id_of, may_be_same};
 use crate::StoreError;
+use crate::kind::Kind;
 use crate::tags::{Bits, Declared, bring_in};
 use crate::write::now_ns;
 
-/// What was measured of a job, as far as an account has it.
+/// What was measured of a job or session, as far as an account has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Measured {
+    pub kind: Kind,
     pub cluster: Option<String>,
     pub job: String,
+    pub uid: Option<u32>,
     pub user: Option<String>,
     pub start_ns: i64,
     pub end_ns: Option<i64>,
@@ -30,6 +34,7 @@ pub(crate) struct Measured {
 /// An account of ours that is there.
 struct There {
     id: u64,
+    kind: Kind,
     job: String,
     cluster: Option<String>,
     user: Option<String>,
@@ -50,19 +55,10 @@ const LATER_WORD: &str = "later.id = h.id AND later.tag = h.tag AND later.is_per
     AND (later.at_ns, later.rowid) > (h.at_ns, h.rowid)";
 
 /// Columns of an account of ours that change as more is measured.
-const CHANGES: [&str; 11] = [
-    "cluster",
-    "\"user\"",
-    "start_ns",
-    "end_ns",
-    "elapsed_ns",
-    "state",
-    "node_list",
-    "nodes",
-    "cores",
-    "memory",
-    "gpus",
-];
+const CHANGES: [&str; 9] =
+    ["cluster", "uid", "\"user\"", "start_ns", "end_ns", "elapsed_ns", "state", "node_list", "nodes"];
+/// Those that stay as they were where nothing is known of them now.
+const STAY: [&str; 3] = ["cores", "memory", "gpus"];
 
 /// Accounts for jobs of which nobody else has told. The caller has a transaction.
 pub(crate) fn keep(connection: &Connection, jobs: &[&Measured]) -> Result<(), StoreError> {
@@ -70,14 +66,14 @@ pub(crate) fn keep(connection: &Connection, jobs: &[&Measured]) -> Result<(), St
         return Ok(());
     }
     let names: Vec<&str> = jobs.iter().map(|job| &*job.job).collect();
-    let mut there = there(connection, &names)?;
+    let mut there = there(connection, &names, "true")?;
     connection.execute_batch(
-        "CREATE TEMP TABLE IF NOT EXISTS own_account AS SELECT * FROM (SELECT id, job, cluster, \"user\", start_ns, end_ns, elapsed_ns, state, \
+        "CREATE TEMP TABLE IF NOT EXISTS own_account AS SELECT * FROM (SELECT id, kind, job, cluster, uid, \"user\", start_ns, end_ns, elapsed_ns, state, \
            node_list, nodes, cores, memory, gpus, is_only_measured AS is_new FROM accounting) LIMIT 0; DELETE FROM own_account;",
     )?;
     let mut table = connection.appender_to_catalog_and_db("own_account", "temp", "main")?;
     for job in jobs {
-        let Measured { cluster, job: name, user, start_ns, end_ns, node_list, nodes, .. } = job;
+        let Measured { kind, cluster, job: name, uid, user, start_ns, end_ns, node_list, nodes, .. } = job;
         let before = take(&mut there, job);
         let id = before.as_ref().map_or_else(|| job.id(), |before| before.id);
         let elapsed = end_ns.map(|end| end - start_ns);
@@ -86,8 +82,10 @@ pub(crate) fn keep(connection: &Connection, jobs: &[&Measured]) -> Result<(), St
             [job.cores, job.memory, job.gpus].map(|count| count.and_then(|count| u64::try_from(count).ok()));
         table.append_row(params![
             id,
+            kind.number(),
             name,
             cluster,
+            uid,
             user,
             start_ns,
             end_ns,
@@ -103,18 +101,25 @@ pub(crate) fn keep(connection: &Connection, jobs: &[&Measured]) -> Result<(), St
     }
     table.flush()?;
     drop(table);
-    let changes = CHANGES.map(|column| format!("{column} = o.{column}")).join(", ");
-    let columns = CHANGES.join(", ");
+    let changes = CHANGES.into_iter().map(|column| format!("{column} = o.{column}"));
+    let changes = changes
+        .chain(STAY.map(|column| format!("{column} = coalesce(o.{column}, accounting.{column})")))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let columns = [&CHANGES[..], &STAY[..]].concat().join(", ");
     connection.execute_batch(&format!(
         "UPDATE accounting SET {changes} FROM own_account o WHERE accounting.is_only_measured AND accounting.id = o.id AND NOT o.is_new; \
-         INSERT INTO accounting BY NAME SELECT id, job, job AS shown, true AS is_only_measured, {columns} FROM own_account WHERE is_new"
+         INSERT INTO accounting BY NAME SELECT id, kind, job, job AS shown, true AS is_only_measured, {columns} FROM own_account WHERE is_new"
     ))?;
     Ok(())
 }
 
 impl Measured {
-    /// No batch system's job has it, and two users never have the same.
+    /// No batch system's job has it, and two users never have the same. The name of a session never comes again.
     fn id(&self) -> u64 {
+        if self.kind == Kind::Session {
+            return id_of(self.cluster.as_deref(), &format!("{}\0", self.job), None);
+        }
         let number = format!("{}\0{}", self.job, self.user.as_deref().unwrap_or_default());
         id_of(self.cluster.as_deref(), &number, u64::try_from(self.start_ns).ok())
     }
@@ -123,11 +128,17 @@ impl Measured {
 impl There {
     /// A number that is given again is another job's.
     fn is(&self, job: &Measured) -> bool {
-        self.job == job.job
-            && may_be_same(self.cluster.as_deref(), job.cluster.as_deref())
-            && may_be_same(self.user.as_deref(), job.user.as_deref())
-            && self.start_ns <= job.end_ns.unwrap_or(FOREVER)
-            && self.end_ns.unwrap_or(FOREVER) >= job.start_ns
+        if self.kind != job.kind
+            || self.job != job.job
+            || !may_be_same(self.cluster.as_deref(), job.cluster.as_deref())
+        {
+            return false;
+        }
+        // A session belongs to root until its user is known, and its name never comes again.
+        self.kind == Kind::Session
+            || may_be_same(self.user.as_deref(), job.user.as_deref())
+                && self.start_ns <= job.end_ns.unwrap_or(FOREVER)
+                && self.end_ns.unwrap_or(FOREVER) >= job.start_ns
     }
 }
 
@@ -142,14 +153,14 @@ fn take(there: &mut Vec<There>, job: &Measured) -> Option<There> {
     Some(there.swap_remove(place))
 }
 
-/// Accounts of ours with one of these names, or all.
-fn there(connection: &Connection, names: &[&str]) -> Result<Vec<There>, StoreError> {
+/// Accounts of ours with one of these names, or all, for which this holds.
+fn there(connection: &Connection, names: &[&str], which: &str) -> Result<Vec<There>, StoreError> {
     let of_names = match names {
         [] => String::new(),
         names => format!(" AND job IN ({})", vec!["?"; names.len()].join(", ")),
     };
     let sql = format!(
-        "SELECT id, job, cluster, start_ns, end_ns, \"user\" FROM accounting WHERE is_only_measured{of_names}"
+        "SELECT id, job, cluster, start_ns, end_ns, \"user\", kind FROM accounting WHERE is_only_measured AND {which}{of_names}"
     );
     let mut query = connection.prepare(&sql)?;
     let rows = query.query_map(params_from_iter(names), |row| {
@@ -160,20 +171,28 @@ fn there(connection: &Connection, names: &[&str]) -> Result<Vec<There>, StoreErr
             start_ns: row.get(3)?,
             end_ns: row.get(4)?,
             user: row.get(5)?,
+            kind: Kind::of(row.get(6)?),
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Whether there are accounts of ours.
+/// Whether there are accounts of ours that may give way.
 pub(super) fn are_there(connection: &Connection) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM accounting WHERE is_only_measured)";
+    let sql = "SELECT EXISTS (SELECT 1 FROM accounting WHERE is_only_measured AND kind = 0)";
+    Ok(connection.query_row(sql, [], |row| row.get(0))?)
+}
+
+/// Whether there are any sessions.
+pub(super) fn are_sessions(connection: &Connection) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM accounting WHERE kind = 1)";
     Ok(connection.query_row(sql, [], |row| row.get(0))?)
 }
 
 /// Says of jobs whose rows stay how far they are.
 pub(crate) fn change_state(
     connection: &Connection,
+    kind: Kind,
     cluster: Option<&str>,
     job: &str,
     end_ns: Option<i64>,
@@ -182,8 +201,8 @@ pub(crate) fn change_state(
     let state = is_running.then_some("RUNNING");
     connection.execute(
         "UPDATE accounting SET state = ?, end_ns = ?, elapsed_ns = ? - start_ns \
-         WHERE is_only_measured AND job = ? AND cluster IS NOT DISTINCT FROM CAST(? AS VARCHAR) AND end_ns IS NULL",
-        params![state, end_ns, end_ns, job, cluster],
+         WHERE is_only_measured AND kind = ? AND job = ? AND cluster IS NOT DISTINCT FROM CAST(? AS VARCHAR) AND end_ns IS NULL",
+        params![state, end_ns, end_ns, kind.number(), job, cluster],
     )?;
     Ok(())
 }
@@ -195,7 +214,7 @@ pub(super) fn give_way(
     declared: &Declared,
 ) -> Result<bool, StoreError> {
     let told: HashSet<&str> = names.iter().map(|(name, _)| &**name).collect();
-    let all = there(connection, &[])?;
+    let all = there(connection, &[], "kind = 0")?;
     let is_named = |there: &&There| told.contains(&*there.job);
     let named: Vec<String> = all.iter().filter(is_named).map(|there| there.id.to_string()).collect();
     if named.is_empty() {
@@ -247,7 +266,8 @@ pub(crate) struct Told {
 impl Told {
     /// A number that is given again is another job's.
     pub fn is(&self, job: &Measured) -> bool {
-        self.job == job.job
+        job.kind == Kind::Job
+            && self.job == job.job
             && may_be_same(self.cluster.as_deref(), job.cluster.as_deref())
             && may_be_same(self.user.as_deref(), job.user.as_deref())
             && self.from_ns.is_none_or(|from| from.saturating_sub(SLACK_NS) <= job.end_ns.unwrap_or(FOREVER))

@@ -1,6 +1,7 @@
 //! Keeps jobs as their batch system accounts for them: each once, replaced when more is known of it.
 
 mod accounts;
+pub(crate) mod implicit;
 pub(crate) mod measured;
 pub(crate) mod merge;
 mod redact;
@@ -114,6 +115,9 @@ impl Writer {
             Default::default()
         };
         transaction.commit()?;
+        if !accounts.ids.is_empty() {
+            self.kinds.told();
+        }
         self.has_measured = has_measured;
         self.has_incomplete = has_incomplete;
         self.measured.now(united, now_ns());
@@ -143,6 +147,12 @@ impl Writer {
             "SELECT max(coalesce(submit_ns, start_ns)) FROM accounting WHERE is_only_measured IS NOT TRUE";
         let newest: Option<i64> = self.connection.query_row(newest, [], |row| row.get(0))?;
         self.newest_submit = newest.unwrap_or(i64::MIN);
+        if newest.is_some() {
+            self.kinds.told();
+        }
+        if measured::are_sessions(&self.connection)? {
+            self.kinds.sessions();
+        }
         self.has_measured = measured::are_there(&self.connection)?;
         self.has_incomplete = merge::are_there(&self.connection)?;
         Ok(())
@@ -244,10 +254,12 @@ fn replace(connection: &Connection, there: &str) -> Result<Accounted, StoreError
          DELETE FROM accounting_node WHERE id IN (SELECT id FROM incoming_node)"
     ))?;
     let mut kept = 0;
-    let nothing_said = SAID.into_iter().chain(REMOVED).map(|word| format!("coalesce({word}, 0) AS {word}"));
-    let nothing_said = nothing_said.collect::<Vec<_>>().join(", ");
+    // The tables of what comes have no defaults.
+    let defaults = SAID.into_iter().chain(REMOVED).chain(["kind"]);
+    let defaults = defaults.map(|column| format!("coalesce({column}, 0) AS {column}"));
+    let defaults = defaults.collect::<Vec<_>>().join(", ");
     for (table, incoming) in TABLES.into_iter().zip(INCOMING).rev() {
-        let but = if table == TABLES[0] { format!("REPLACE ({nothing_said})") } else { String::new() };
+        let but = if table == TABLES[0] { format!("REPLACE ({defaults})") } else { String::new() };
         kept = connection.execute(&format!("INSERT INTO {table} SELECT * {but} FROM {incoming}"), [])?;
     }
     Ok(Accounted { new: (kept - replaced) as u64, replaced: replaced as u64, older: older as u64 })
@@ -279,8 +291,12 @@ mod tests {
         let made = |batch: rows::Columns| -> Vec<String> {
             batch.unwrap().schema().fields().iter().map(|field| field.name().clone()).collect()
         };
-        let decided: Vec<&str> =
-            TAGS.into_iter().chain(SAID).chain(REMOVED).chain([RULES, JUDGED, "is_only_measured"]).collect();
+        let decided: Vec<&str> = TAGS
+            .into_iter()
+            .chain(SAID)
+            .chain(REMOVED)
+            .chain([RULES, JUDGED, "is_only_measured", "kind"])
+            .collect();
         for (table, batch) in TABLES.into_iter().zip([rows::jobs, rows::steps, rows::nodes]) {
             let mut told = columns(table);
             told.retain(|name| table != TABLES[0] || !decided.contains(&&**name));

@@ -108,8 +108,13 @@ impl<'a, T> Rows<'a, T> {
 
     /// What somebody wrote, without its secrets.
     fn written<'b>(&'b self, of: impl Fn(&'b T) -> &'b Option<Bytes>) -> ArrayRef {
-        let deep = redact::redactor();
-        self.text(|one| Some(Cow::Owned(redact::text(&deep, &of(one).as_ref()?.to_string()))))
+        self.text(|one| {
+            let bytes = of(one).as_ref()?;
+            Some(match std::str::from_utf8(bytes) {
+                Ok(text) => redact::text(text),
+                Err(_) => Cow::Owned(redact::text(&bytes.to_string()).into_owned()),
+            })
+        })
     }
 
     fn count(&self, of: impl Fn(&T) -> Option<u64>) -> ArrayRef {
@@ -350,12 +355,11 @@ fn memory_per(per: MemoryPer) -> Cow<'static, str> {
 
 /// An object of JSON values: scripts are among them.
 fn others(all: &Rows<Accounting>) -> ArrayRef {
-    let deep = redact::redactor();
     let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
     all.text(|job| {
         let values = job.others.iter().map(|other| (other.name.clone(), value(&other.value)));
         let mut values = Value::from(values.collect::<Map<String, Value>>());
-        redact::json(&deep, &mut values);
+        redact::json(&mut values);
         (!job.others.is_empty()).then(|| Cow::Owned(values.to_string()))
     })
 }

@@ -10,6 +10,7 @@ use super::{Conditions, Snapshot};
 use crate::StoreError;
 use crate::better::{Old, has_ended};
 use crate::due::{Name, Seen};
+use crate::kind::Kind;
 
 /// Jobs with their readings, and with the rows they have.
 pub(crate) struct Batch {
@@ -19,8 +20,9 @@ pub(crate) struct Batch {
     pub rows: Vec<(Name, Old)>,
 }
 
-/// The names of jobs or sessions, and the column in which they are.
+/// The names of jobs or sessions, and the column of readings in which they are.
 struct Names {
+    kind: Kind,
     column: &'static str,
     names: Vec<Sql>,
     name: fn(String) -> Name,
@@ -28,7 +30,11 @@ struct Names {
 
 impl Names {
     fn condition(&self) -> String {
-        format!("{} IN ({})", self.column, vec!["?"; self.names.len()].join(", "))
+        self.are_in(self.column)
+    }
+
+    fn are_in(&self, column: &str) -> String {
+        format!("{column} IN ({})", vec!["?"; self.names.len()].join(", "))
     }
 }
 
@@ -62,9 +68,12 @@ impl Snapshot<'_> {
 
     /// The rows that are there.
     fn rows_there(&self, of: &Names) -> Result<Vec<(Name, Old)>, StoreError> {
-        let Names { column, names, name } = of;
-        let sql =
-            format!("SELECT {column}, cluster, state, start_ns, readings FROM job WHERE {}", of.condition());
+        let Names { kind, names, name, .. } = of;
+        let sql = format!(
+            "SELECT job, cluster, state, start_ns, readings FROM job WHERE {} AND {}",
+            kind.is_row(),
+            of.are_in("job")
+        );
         self.rows(&sql, names, |row| {
             let has_ended = has_ended(row.get::<_, Option<String>>(2)?.as_deref());
             let old = Old { cluster: row.get(1)?, has_ended, start_ns: row.get(3)?, readings: row.get(4)? };
@@ -75,8 +84,9 @@ impl Snapshot<'_> {
 
 /// Those that there are, jobs apart from sessions.
 fn names(taken: &[(Name, Seen)]) -> Vec<Names> {
-    let mut jobs = Names { column: "job", names: Vec::new(), name: Name::Job };
-    let mut sessions = Names { column: "session", names: Vec::new(), name: Name::Session };
+    let mut jobs = Names { kind: Kind::Job, column: "job", names: Vec::new(), name: Name::Job };
+    let mut sessions =
+        Names { kind: Kind::Session, column: "session", names: Vec::new(), name: Name::Session };
     for (name, _) in taken {
         match name {
             Name::Job(name) => jobs.names.push(Sql::Text(name.clone())),

@@ -118,10 +118,11 @@ impl Snapshot<'_> {
         rules: &[Rule],
         filter: &Filter,
     ) -> Result<(Vec<Map<String, Value>>, u64), StoreError> {
-        let conditions = self.conditions(filter)?;
+        let which = self.which(filter)?;
+        let (conditions, all) = (&which.conditions, which.all());
         let condition = conditions.sql();
         let sql = format!(
-            "SELECT id, any_value(variables) FROM environment WHERE id IN (SELECT environment FROM process {condition}) \
+            "SELECT id, any_value(variables) FROM environment WHERE id IN (SELECT environment FROM {all} {condition}) \
              GROUP BY id"
         );
         let environments =
@@ -142,7 +143,7 @@ impl Snapshot<'_> {
             }
         }
         let unknown = format!(
-            "SELECT coalesce(sum(count), 0)::UBIGINT FROM process {condition} AND environment IS NULL AND exec > 0"
+            "SELECT coalesce(sum(count), 0)::UBIGINT FROM {all} {condition} AND environment IS NULL AND exec > 0"
         );
         let unknown = self.rows(&unknown, &conditions.values, |row| row.get(0))?.pop().unwrap_or(0);
         let before = filter.after.as_ref().map_or(0, After::position) as usize;
@@ -161,7 +162,9 @@ impl Snapshot<'_> {
         hits: &HashMap<u64, String>,
         filter: &Filter,
     ) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let conditions = self.conditions(filter)?;
+        let which = self.which(filter)?;
+        let all = which.all();
+        let conditions = which.conditions;
         let last =
             filter.limit.map(|limit| limit.saturating_add(filter.after.as_ref().map_or(0, After::position)));
         let limit = last.map_or(String::new(), |last| format!(" LIMIT {last}"));
@@ -181,8 +184,8 @@ impl Snapshot<'_> {
         }
         let sql = format!(
             "SELECT \"user\", exe, count(DISTINCT coalesce(job, session)), sum(count)::UBIGINT AS runs, min(start_ns), \
-             max(coalesce(end_ns, start_ns)) AS last, arg_max(coalesce(job, session), start_ns), \
-             arg_max(environment, start_ns) FROM process {condition} AND exec > 0 GROUP BY ALL ORDER BY runs DESC, last DESC, 1, 2{limit}"
+             max(until_ns) AS last, arg_max(coalesce(job, session), start_ns), \
+             arg_max(environment, start_ns) FROM {all} {condition} AND exec > 0 GROUP BY ALL ORDER BY runs DESC, last DESC, 1, 2{limit}"
         );
         self.rows(&sql, &values, |row| {
             let example = row.get::<_, Option<u64>>(7)?.and_then(|id| hits.get(&id));

@@ -29,6 +29,7 @@ const VALUES_MAX: u64 = 500_000;
 impl Reader {
     /// The next jobs behind an id, in the order of ids, and their steps left out.
     pub fn export(&self, which: &Which, after: Option<u64>, limit: u64) -> Result<Vec<Exported>, StoreError> {
+        let which = &self.meant(which);
         self.ask(|snapshot| snapshot.export(which, after, limit))
     }
 }

@@ -9,29 +9,39 @@ use super::resources::shown;
 use super::{Conditions, Filter, Rows, Snapshot, object, time};
 use crate::StoreError;
 use crate::job_rows::CHARACTERISTICS;
+use crate::kind::Kind;
 
 /// A job as its batch system accounts for it, or as it was measured where none does.
 pub(super) struct Account {
     pub id: u64,
     pub is_only_measured: bool,
+    pub kind: Kind,
     pub row: Map<String, Value>,
 }
 
 impl Account {
-    /// What was reserved is the batch system's to say; agents see only what control groups let them.
+    /// Whether it says what a job has: a batch system does, and what a session has follows from its node. What was only measured is said of
+    /// its resources.
+    pub fn says_what_it_has(&self) -> bool {
+        !self.is_only_measured || self.kind == Kind::Session
+    }
+
+    /// What was reserved is the batch system's to say; agents see only what control groups let them. A session has the whole machine.
     pub fn overrule(&self, resources: &mut Value) {
+        let from = if self.kind == Kind::Session { "machine" } else { "accounting" };
         for (name, own) in [("cpus", "cores"), ("memory", "memory"), ("gpus", "gpus")] {
             let told = self.row.get(own).filter(|told| !told.is_null());
             if let (Some(told), false) = (told, resources.is_null()) {
                 resources["reserved"][name] = told.clone();
-                resources["reserved"]["from"] = json!("accounting");
+                resources["reserved"]["from"] = json!(from);
             }
         }
     }
 }
 
 impl Snapshot<'_> {
-    /// The last job with a number, as the batch system has it, else as people are shown it.
+    /// The last job with a number, as the batch system has it, else as people are shown it. A session comes before a job that somebody calls
+    /// as it is called.
     pub(super) fn account(&self, filter: &Filter) -> Result<Option<Account>, StoreError> {
         let Some(job) = &filter.job else { return Ok(None) };
         for column in ["job", "shown"] {
@@ -40,8 +50,10 @@ impl Snapshot<'_> {
             if let Some(cluster) = &filter.cluster {
                 conditions.add("c.cluster = ?", [Sql::Text(cluster.clone())]);
             }
-            let found =
-                self.accounts(&conditions, "ORDER BY c.submit_ns DESC NULLS LAST, c.start_ns DESC LIMIT 1")?;
+            let found = self.accounts(
+                &conditions,
+                "ORDER BY c.kind DESC, c.submit_ns DESC NULLS LAST, c.start_ns DESC LIMIT 1",
+            )?;
             if let Some(found) = found.into_iter().next() {
                 return Ok(Some(found));
             }
@@ -53,7 +65,7 @@ impl Snapshot<'_> {
         let columns: Vec<_> = USUAL.iter().filter_map(|name| jobs::column(name)).collect();
         let select: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
         let sql = format!(
-            "SELECT c.id, coalesce(c.is_only_measured, false), {} FROM {} {} {order}",
+            "SELECT c.id, coalesce(c.is_only_measured, false), c.kind, {} FROM {} {} {order}",
             select.join(", "),
             jobs::ACCOUNTED,
             conditions.sql()
@@ -61,9 +73,14 @@ impl Snapshot<'_> {
         self.rows(&sql, &conditions.values, |row| {
             let mut made = Map::new();
             for (at, column) in columns.iter().enumerate() {
-                made.insert(column.name.clone(), jobs::value(column, row.get(at + 2)?));
+                made.insert(column.name.clone(), jobs::value(column, row.get(at + 3)?));
             }
-            Ok(Account { id: row.get(0)?, is_only_measured: row.get(1)?, row: made })
+            Ok(Account {
+                id: row.get(0)?,
+                is_only_measured: row.get(1)?,
+                kind: Kind::of(row.get(2)?),
+                row: made,
+            })
         })
     }
 

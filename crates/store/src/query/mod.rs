@@ -15,6 +15,7 @@ pub mod page;
 mod processes;
 mod programs;
 pub(crate) mod resources;
+pub(crate) mod running;
 mod series;
 mod short;
 mod site;
@@ -34,6 +35,7 @@ use record::site::Description;
 use serde_json::{Map, Value, json};
 
 use crate::StoreError;
+use crate::kind;
 use crate::sight::{self, Sight};
 use crate::tags::{Declared, Shared};
 
@@ -57,6 +59,8 @@ pub struct Filter {
     pub pid: Option<u32>,
     /// Only those that ended with an exit code other than 0, or by a signal.
     pub is_failed: bool,
+    /// Only those that run.
+    pub is_running: bool,
     /// Whatever ran at some time between these two, in nanoseconds since 1970.
     pub since_ns: Option<i64>,
     pub until_ns: Option<i64>,
@@ -81,7 +85,10 @@ pub struct Reader {
     connection: Connection,
     site: Arc<Site>,
     tags: Arc<Shared>,
+    kinds: Arc<kind::There>,
     sight: Sight,
+    /// The name of the database, whose tables may have views in front of them.
+    database: Arc<str>,
 }
 
 /// The store at one moment: all queries of one question see the same.
@@ -90,6 +97,7 @@ pub(crate) struct Snapshot<'c> {
     /// None where one query is all there is.
     transaction: Option<Transaction<'c>>,
     pub(crate) site: &'c Site,
+    database: &'c str,
 }
 
 /// Ends the question that a reader is at.
@@ -104,8 +112,14 @@ impl Stop {
 type Rows = Vec<Map<String, Value>>;
 
 impl Reader {
-    pub(crate) fn new(connection: Connection, site: Arc<Site>, tags: Arc<Shared>) -> Reader {
-        Reader { connection, site, tags, sight: Sight::All }
+    pub(crate) fn new(
+        connection: Connection,
+        database: Arc<str>,
+        site: Arc<Site>,
+        tags: Arc<Shared>,
+        kinds: Arc<kind::There>,
+    ) -> Reader {
+        Reader { connection, site, tags, kinds, sight: Sight::All, database }
     }
 
     /// Sees only so much from now on.
@@ -141,7 +155,7 @@ impl Reader {
     }
 
     fn snapshot<'c>(&'c self, transaction: Option<Transaction<'c>>) -> Snapshot<'c> {
-        Snapshot { connection: &self.connection, transaction, site: &self.site }
+        Snapshot { connection: &self.connection, transaction, site: &self.site, database: &self.database }
     }
 
     /// Processes in the order in which they began: as many as one part of a list has.
@@ -155,11 +169,11 @@ impl Reader {
         self.ask(|snapshot| {
             let mut resources = snapshot.resources(filter, now_ns)?;
             let mut job = snapshot.job(filter)?;
-            // What was only measured is said of its resources.
-            let account = snapshot.account(filter)?.filter(|account| !account.is_only_measured);
+            let account = snapshot.account(filter)?.filter(|account| account.says_what_it_has());
             if let Some(account) = &account {
                 account.overrule(&mut resources);
             }
+            let account = account.filter(|account| !account.is_only_measured);
             // A job that runs has been measured before one of its programs has ended; of others only the batch system knows.
             if job.is_none() && (!resources.is_null() || account.is_some()) {
                 job = Some(json!({"job": filter.job, "processes": [], "rows": 0, "libraries": [], "modules": [], "containers": []}));
@@ -188,7 +202,7 @@ impl Reader {
                     return Ok(true);
                 }
             }
-            Ok(false)
+            Ok(snapshot.has_running("job", job)? || snapshot.has_running("session", job)?)
         })
     }
 
@@ -316,20 +330,9 @@ impl Snapshot<'_> {
         Ok(())
     }
 
-    /// The filter as conditions of a query.
-    fn conditions(&self, filter: &Filter) -> Result<Conditions, StoreError> {
-        let mut conditions = Conditions::from(filter);
-        if let Some(job) = &filter.job {
-            let (column, first, last) = self.find_job("process", job)?;
-            let values = [Sql::BigInt(first), Sql::BigInt(last), Sql::Text(job.clone())];
-            conditions.add(&format!("rowid BETWEEN ? AND ? AND {column} = ?"), values);
-        }
-        Ok(conditions)
-    }
-
     /// Where a job's rows lie: it has stretches of the table that follow each other in time, and looking for one name in
-    /// one column shows most others to be without it. A session is looked for only where no batch job has the name: either
-    /// or both in one condition would have to be looked for everywhere.
+    /// one column shows most others to be without it. Where the name of a session stands in its own column only, it is looked for where
+    /// no batch job has it: either or both in one condition would have to be looked for everywhere.
     fn find_job(&self, table: &str, job: &str) -> Result<(&'static str, i64, i64), StoreError> {
         for column in ["job", "session"] {
             let sql = format!("SELECT min(rowid), max(rowid) FROM {table} WHERE {column} = ?");

@@ -106,7 +106,8 @@ impl Snapshot<'_> {
     /// Of jobs, of the site, and of agents; in their order.
     fn known_nodes(&self) -> Result<Vec<String>, StoreError> {
         let sql = "SELECT host FROM (SELECT host FROM node_list UNION SELECT name FROM node_now UNION SELECT host FROM node_hardware \
-                   UNION SELECT host FROM process UNION SELECT node FROM process) t(host) WHERE host IS NOT NULL";
+                   UNION SELECT host FROM process UNION SELECT node FROM process \
+                   UNION SELECT host FROM running UNION SELECT node FROM running) t(host) WHERE host IS NOT NULL";
         let mut known = self.rows(sql, &[], |row| row.get::<_, String>(0))?;
         known.sort_unstable();
         Ok(known)

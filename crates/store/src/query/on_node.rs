@@ -40,8 +40,8 @@ pub(super) const TABLES: [Table; 2] = [
 
 /// The columns before those of the metrics.
 const LEAD: &str = "coalesce(job, session), host, node, time_ns, start_ns, end_ns, every_ns, reserved_cpus, reserved_memory, \
-                    reserved_gpus, is_shared, \"user\", cluster";
-const LEAD_COLUMNS: usize = 18;
+                    reserved_gpus, is_shared, \"user\", cluster, uid";
+const LEAD_COLUMNS: usize = 19;
 
 /// Jobs and sessions by their names.
 pub(super) type Sorted = BTreeMap<String, BTreeMap<Place, OnNode>>;
@@ -135,8 +135,8 @@ fn taken(row: &Row, metrics: &[&'static Metric], is_coarse: bool) -> duckdb::Res
             at += 1;
         }
     }
-    let boot: Option<u64> = row.get(16)?;
-    let steady = boot.zip(row.get(17)?).map(|(boot, since)| Steady { boot, since });
+    let boot: Option<u64> = row.get(17)?;
+    let steady = boot.zip(row.get(18)?).map(|(boot, since)| Steady { boot, since });
     Ok(Taken {
         told: Told { time: row.get(3)?, start: row.get(4)?, end: row.get(5)?, every: row.get(6)?, steady },
         reserved: Reserved {
@@ -147,9 +147,10 @@ fn taken(row: &Row, metrics: &[&'static Metric], is_coarse: bool) -> duckdb::Res
         is_shared: row.get(10)?,
         user: row.get(11)?,
         cluster: row.get(12)?,
-        from: row.get(13)?,
-        held: row.get(14)?,
-        readings: row.get(15)?,
+        uid: row.get(13)?,
+        from: row.get(14)?,
+        held: row.get(15)?,
+        readings: row.get(16)?,
         is_coarse,
         values,
     })

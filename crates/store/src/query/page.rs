@@ -20,7 +20,12 @@ impl After {
     /// Of a list whose rows are named by so many numbers.
     pub fn parse(text: &str, count: usize) -> Option<After> {
         let numbers: Result<Vec<i128>, _> = text.split('.').map(i128::from_str).collect();
-        numbers.ok().filter(|numbers| numbers.len() == count).map(After)
+        // Of a position, the database has no larger number.
+        let is_place = |numbers: &Vec<i128>| match numbers[..] {
+            [position] => count == 1 && (0..=i64::MAX.into()).contains(&position),
+            _ => numbers.len() == count,
+        };
+        numbers.ok().filter(is_place).map(After)
     }
 
     /// The rows that came before, of a list that is known by positions only.
@@ -169,6 +174,11 @@ mod tests {
         assert_eq!(After::parse(&after.to_string(), 3), Some(after));
         for text in ["", "1", "1.2", "1.2.x", "1.2.3.4", "1.2.170141183460469231731687303715884105728"] {
             assert_eq!(After::parse(text, 3), None, "{text}");
+        }
+        assert_eq!(After::parse("7", 1).map(|after| after.position()), Some(7));
+        // The database would end the question with an error.
+        for position in ["-1", "9223372036854775808", "1.2"] {
+            assert_eq!(After::parse(position, 1), None, "{position}");
         }
     }
 }

@@ -8,7 +8,8 @@ use duckdb::types::Value as Sql;
 use record::entry::source;
 use serde_json::{Map, Value, json};
 
-use super::{After, Filter, Listed, Snapshot, in_list, object, page, parsed, seconds, time};
+use super::running::Processes;
+use super::{After, Conditions, Filter, Listed, Snapshot, in_list, object, page, parsed, seconds, time};
 use crate::StoreError;
 
 /// The columns that [`Draft::read`] reads, in its order.
@@ -16,7 +17,7 @@ const COLUMNS: &str = "cluster, job, step, rank, host, node, pid, ppid, start_ns
      signal, uid, \"user\", exe, argv, cwd, modules, objects, environment, container, container_image, user_cpu_ns, \
      system_cpu_ns, max_rss_bytes, read_bytes, write_bytes, count, source, process_start_ns, exec, forked_from, \
      job_from, claimed_job, exe_file, exe_deleted, argv_cut, late_objects, objects_cut, without_guest, ranks, session, \
-     stream, number";
+     stream, number, state";
 
 /// Rows of one part of a list: each takes a multiple of its JSON in memory before it is written.
 const ROWS: u64 = page::ROWS / 2;
@@ -52,20 +53,24 @@ impl Draft {
             Ok(text)
         };
         let number = |at: usize| row.get::<_, Option<i64>>(at);
+        let state: String = row.get(45)?;
+        let ended_by = text(10)?.filter(|_| state == "ended");
         let container = text(21)?.map(|kind| json!({"kind": kind, "image": text(22).ok().flatten()}));
+        let session = text(42)?;
         let fields = object([
             ("cluster", json!(text(0)?)),
-            ("job", json!(text(1)?)),
+            ("job", json!(text(1)?.filter(|_| session.is_none()))),
             ("step", json!(text(2)?)),
             ("rank", json!(number(3)?)),
             ("host", json!(text(4)?)),
             ("node", json!(text(5)?)),
-            ("session", json!(text(42)?)),
+            ("session", json!(session)),
             ("pid", json!(number(6)?)),
             ("ppid", json!(number(7)?)),
             ("start", time(number(8)?)),
             ("end", time(number(9)?)),
-            ("ended_by", json!(text(10)?)),
+            ("state", json!(state)),
+            ("ended_by", json!(ended_by)),
             ("exit_code", json!(number(11)?)),
             ("signal", json!(number(12)?)),
             ("uid", json!(number(13)?)),
@@ -205,23 +210,56 @@ impl Snapshot<'_> {
 
     /// Processes in the order in which they began, still without the lists to which they refer; and whether there are more.
     pub(super) fn drafts(&self, filter: &Filter, limit: u64) -> Result<(Vec<Draft>, bool), StoreError> {
-        let mut conditions = self.conditions(filter)?;
+        let which = self.which(filter)?;
+        let (mut drafts, mut is_more) = (Vec::new(), false);
+        if !filter.is_running {
+            (drafts, is_more) = self.drafts_from(&of_ended(&which), &which.conditions, filter, limit)?;
+        }
+        if filter.is_failed {
+            return Ok((drafts, is_more));
+        }
+        let (running, is_more_running) =
+            self.drafts_from(&of_running(&which), &which.conditions, filter, limit)?;
+        if running.is_empty() {
+            return Ok((drafts, is_more));
+        }
+        // Of one that goes on, nothing is known behind its last row: nothing of the other may be shown there.
+        let bound =
+            |drafts: &[Draft], is_more| drafts.last().filter(|_| is_more).map(|draft| draft.place.0.clone());
+        let until = [bound(&drafts, is_more), bound(&running, is_more_running)].into_iter().flatten().min();
+        drafts.extend(running);
+        drafts.sort_by(|a, b| a.place.0.cmp(&b.place.0));
+        let known =
+            until.map_or(drafts.len(), |until| drafts.partition_point(|draft| draft.place.0 <= until));
+        let count = known.min(limit as usize);
+        let is_cut = count < drafts.len();
+        drafts.truncate(count);
+        Ok((drafts, is_more || is_more_running || is_cut))
+    }
+
+    fn drafts_from(
+        &self,
+        from: &str,
+        conditions: &Conditions,
+        filter: &Filter,
+        limit: u64,
+    ) -> Result<(Vec<Draft>, bool), StoreError> {
+        let (mut after, mut values) = (String::new(), conditions.values.clone());
         if let Some([start, stream, number]) = filter.after.as_ref().map(|after| &after.0[..]) {
             // The first says less, but of one column only, so that old parts of the table are left out.
-            let text = "start_ns >= ? AND (start_ns > ? OR stream > CAST(? AS HUGEINT) OR stream = CAST(? AS HUGEINT) \
-                        AND number > CAST(? AS HUGEINT))";
+            after = "WHERE start_ns >= ? AND (start_ns > ? OR stream > CAST(? AS HUGEINT) OR stream = CAST(? AS HUGEINT) \
+                     AND number > CAST(? AS HUGEINT))"
+                .to_owned();
             let start = || Sql::BigInt((*start).clamp(i64::MIN.into(), i64::MAX.into()) as i64);
             let [stream, number] = [stream, number].map(|number| Sql::HugeInt(*number));
-            conditions.add(text, [start(), start(), stream.clone(), stream, number]);
+            values.extend([start(), start(), stream.clone(), stream, number]);
         }
-        let order = "ORDER BY start_ns, stream, number";
         let sql = format!(
-            "SELECT {COLUMNS} FROM process {} {order} LIMIT {}",
-            conditions.sql(),
+            "SELECT {COLUMNS} FROM {from} {after} ORDER BY start_ns, stream, number LIMIT {}",
             limit.saturating_add(1)
         );
         let (mut drafts, mut size, mut is_more) = (Vec::new(), 0, false);
-        self.each_while(&sql, &conditions.values, |row| {
+        self.each_while(&sql, &values, |row| {
             is_more = drafts.len() as u64 == limit || size >= TEXTS;
             if !is_more {
                 let draft = Draft::read(row)?;
@@ -353,11 +391,36 @@ impl Snapshot<'_> {
 
     /// How many rows a filter finds.
     pub(super) fn count(&self, filter: &Filter) -> Result<u64, StoreError> {
-        let conditions = self.conditions(filter)?;
-        let sql = format!("SELECT count(*) FROM process {}", conditions.sql());
-        let values: &[Sql] = &conditions.values;
-        Ok(self.rows(&sql, values, |row| row.get(0))?.pop().unwrap_or(0))
+        let which = self.which(filter)?;
+        let mut count = 0;
+        for from in [of_ended(&which), of_running(&which)] {
+            let sql = format!("SELECT count(*) FROM {from}");
+            let values: &[Sql] = &which.conditions.values;
+            count += self.rows(&sql, values, |row| row.get::<_, u64>(0))?.pop().unwrap_or(0);
+        }
+        Ok(count)
     }
+}
+
+/// The rows of those that have ended.
+fn of_ended(which: &Processes) -> String {
+    format!("(SELECT * FROM {} {})", which.ended, which.conditions.sql())
+}
+
+/// The rows of those that run: ranks that were reported together are one, as they will be when they have ended.
+fn of_running(which: &Processes) -> String {
+    let columns = COLUMNS.split(',').map(str::trim).map(|column| match column {
+        "stream" | "number" => column.to_owned(),
+        "count" => "count(*)::UBIGINT AS count".to_owned(),
+        "start_ns" | "pid" => format!("min({column}) AS {column}"),
+        "rank" | "exec" | "process_start_ns" => format!("arg_min({column}, pid) AS {column}"),
+        "ranks" => "CASE WHEN count(rank) > 0 THEN to_json(list({'rank': rank, 'pid': pid, 'start_ns': start_ns, 'count': 1} \
+                    ORDER BY rank, pid))::VARCHAR END AS ranks"
+            .to_owned(),
+        _ => format!("any_value({column}) AS {column}"),
+    });
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    format!("(SELECT {columns} FROM {} {} GROUP BY stream, number)", which.running, which.conditions.sql())
 }
 
 /// Takes bytes of what is left.

@@ -16,7 +16,8 @@ use crate::job_rows::{self, CHARACTERISTICS, last_name};
 const COLUMNS: usize = 40;
 
 /// The columns of a job's row that are text.
-const TEXTS: [&str; 5] = ["cluster", "job", "session", "\"user\"", "state"];
+const TEXTS: [&str; 5] = ["cluster", "job", "session", "user", "state"];
+const TEXTS_SQL: &str = "cluster, CASE WHEN session IS NULL THEN job END, session, \"user\", state";
 
 impl Snapshot<'_> {
     /// What a job reserved and used; null if it was never measured. Where readings were put together or deleted, its row
@@ -98,9 +99,8 @@ impl Snapshot<'_> {
         name: &Name,
         cluster: Option<&str>,
     ) -> Result<Option<Map<String, Value>>, StoreError> {
-        let (column, name) = name.column();
         let mut conditions = Conditions::default();
-        conditions.add(&format!("{column} = ?"), [Sql::Text(name.to_owned())]);
+        conditions.add(&format!("job = ? AND {}", name.is_row()), [Sql::Text(name.column().1.to_owned())]);
         let cluster = cluster.map_or(Sql::Null, |cluster| Sql::Text(cluster.to_owned()));
         conditions.add("cluster IS NOT DISTINCT FROM CAST(? AS VARCHAR)", [cluster]);
         self.one_row(&conditions)
@@ -109,16 +109,12 @@ impl Snapshot<'_> {
     fn one_row(&self, conditions: &Conditions) -> Result<Option<Map<String, Value>>, StoreError> {
         let numbers = job_rows::numbers();
         let select: Vec<String> = numbers.iter().map(|name| format!("CAST({name} AS DOUBLE)")).collect();
-        let sql = format!(
-            "SELECT {}, is_shared, {} FROM job {}",
-            TEXTS.join(", "),
-            select.join(", "),
-            conditions.sql()
-        );
+        let sql =
+            format!("SELECT {}, is_shared, {} FROM job {}", TEXTS_SQL, select.join(", "), conditions.sql());
         let mut rows = self.rows(&sql, &conditions.values, |row| {
             let mut made = Map::new();
             for (at, name) in TEXTS.into_iter().enumerate() {
-                made.insert(name.trim_matches('"').to_owned(), json!(row.get::<_, Option<String>>(at)?));
+                made.insert(name.to_owned(), json!(row.get::<_, Option<String>>(at)?));
             }
             made.insert("provisional".to_owned(), json!(!has_ended(made["state"].as_str())));
             made.insert("is_shared".to_owned(), json!(row.get::<_, bool>(TEXTS.len())?));

@@ -34,7 +34,7 @@ impl Snapshot<'_> {
     /// Batch jobs that have ended and were short, one row for each user and hour or day; those with most jobs first.
     pub(super) fn short_jobs(&self, filter: &Filter, per: Per) -> Result<Rows, StoreError> {
         let mut conditions = Conditions::from(filter);
-        conditions.add("job IS NOT NULL", []);
+        conditions.add("session IS NULL", []);
         // One that has not ended has no end.
         conditions.add("end_ns - start_ns < ?", [Sql::BigInt(self.site.short_job_ns)]);
         let limit = filter.limit_sql();

@@ -1,5 +1,7 @@
 //! The batch jobs that run now, by their last readings.
 
+mod called;
+
 use std::collections::BTreeMap;
 
 use duckdb::Row;
@@ -8,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Rows, Snapshot, object, time};
 use crate::StoreError;
+use called::Called;
 
 /// Only readings that are younger than this are looked at: a job that was not read for so long is not shown.
 const RECENT_NS: i64 = 900_000_000_000;
@@ -54,6 +57,8 @@ fn sql() -> String {
 /// A job on one node.
 #[derive(Debug, Clone, Default)]
 struct Part {
+    host: String,
+    node: Option<String>,
     user: Option<String>,
     time_ns: i64,
     every_ns: i64,
@@ -71,6 +76,8 @@ impl Part {
     fn read(row: &Row) -> duckdb::Result<Part> {
         let mut part = Part {
             user: row.get(2)?,
+            host: row.get(3)?,
+            node: row.get(4)?,
             time_ns: row.get(5)?,
             every_ns: row.get(6)?,
             start_ns: row.get(7)?,
@@ -106,13 +113,20 @@ fn per_second([value, before, to, from]: [Option<i64>; 4], start_ns: i64) -> Opt
 impl Snapshot<'_> {
     /// The batch jobs that run, as far as they were read lately.
     pub(super) fn top(&self, now_ns: i64) -> Result<Rows, StoreError> {
-        let since = Sql::BigInt(now_ns.saturating_sub(RECENT_NS));
+        let since = now_ns.saturating_sub(RECENT_NS);
         let mut jobs: BTreeMap<(Option<String>, String), Vec<Part>> = BTreeMap::new();
-        self.rows(&sql(), &[since], |row| {
+        self.rows(&sql(), &[Sql::BigInt(since)], |row| {
             jobs.entry((row.get(0)?, row.get(1)?)).or_default().push(Part::read(row)?);
             Ok(())
         })?;
-        Ok(jobs.iter().map(|((cluster, job), parts)| row(cluster.as_deref(), job, parts, now_ns)).collect())
+        let (records, commands) = (self.records_since(since)?, self.commands_since(since)?);
+        let rows = jobs.iter().map(|((cluster, job), parts)| {
+            let called = records.find(cluster.as_deref(), job, user(parts)).cloned().unwrap_or_default();
+            let places = parts.iter().map(|part| (&*part.host, part.node.as_deref()));
+            let program = commands.program(job, places);
+            row(Job { cluster: cluster.as_deref(), job, called, program }, parts, now_ns)
+        });
+        Ok(rows.collect())
     }
 }
 
@@ -121,7 +135,20 @@ fn sum<T: std::ops::Add<Output = T>>(values: impl Iterator<Item = Option<T>>) ->
     values.reduce(|sum, value| Some(sum? + value?)).flatten()
 }
 
-fn row(cluster: Option<&str>, job: &str, parts: &[Part], now_ns: i64) -> Map<String, Value> {
+fn user(parts: &[Part]) -> Option<&str> {
+    parts.iter().find_map(|part| part.user.as_deref())
+}
+
+/// Which job it is, and what it runs.
+struct Job<'a> {
+    cluster: Option<&'a str>,
+    job: &'a str,
+    called: Called,
+    program: Option<&'a str>,
+}
+
+fn row(job: Job, parts: &[Part], now_ns: i64) -> Map<String, Value> {
+    let Job { cluster, job, called, program } = job;
     let start = parts.iter().map(|part| part.start_ns).min();
     // The oldest of the nodes' last readings: no number of the job is older.
     let read_at = parts.iter().map(|part| part.time_ns).min();
@@ -130,7 +157,10 @@ fn row(cluster: Option<&str>, job: &str, parts: &[Part], now_ns: i64) -> Map<Str
     object([
         ("job", json!(job)),
         ("cluster", json!(cluster)),
-        ("user", json!(parts.iter().find_map(|part| part.user.as_deref()))),
+        ("user", json!(user(parts))),
+        ("name", json!(called.name)),
+        ("partition", json!(called.partition)),
+        ("program", json!(program)),
         ("nodes", json!(parts.len())),
         ("start", time(start)),
         ("elapsed_s", json!(since(start))),
@@ -173,7 +203,12 @@ mod tests {
     fn what_one_node_does_not_know_is_unknown() {
         let known = Part { memory: Some(5), rates: [Some(1e9), None, Some(2.0)], ..Part::default() };
         let other = Part { memory: Some(6), rates: [Some(2e9), Some(1.0), Some(3.0)], ..Part::default() };
-        let row = row(None, "17", &[known, other], 0);
+        let job = Job { cluster: None, job: "17", called: Called::default(), program: None };
+        let row = row(job, &[known, other], 0);
+        assert_eq!(
+            (&row["name"], &row["partition"], &row["program"]),
+            (&Value::Null, &Value::Null, &Value::Null)
+        );
         assert_eq!(
             (&row["cpu_used"], &row["memory_used"], &row["nodes"]),
             (&json!(3.0), &json!(11), &json!(2))

@@ -27,7 +27,8 @@ impl Snapshot<'_> {
         group_by: GroupBy,
         filter: &Filter,
     ) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let conditions = self.conditions(filter)?;
+        let which = self.which(filter)?;
+        let (conditions, all) = (&which.conditions, which.all());
         let condition = conditions.sql();
         let limit = filter.limit_sql();
         let by = if pattern.contains('/') { "o.path" } else { "o.name" };
@@ -51,13 +52,13 @@ impl Snapshot<'_> {
         let first = "(SELECT list FROM lists WHERE NOT is_program)";
         let source = if group_by == GroupBy::Library {
             format!(
-                "SELECT process.*, path FROM process JOIN lists ON objects = list AND NOT is_program {condition} \
-                 UNION ALL SELECT process.*, path FROM process JOIN lists ON late_objects = list {condition}"
+                "SELECT p.*, path FROM {all} p JOIN lists ON objects = list AND NOT is_program {condition} \
+                 UNION ALL SELECT p.*, path FROM {all} p JOIN lists ON late_objects = list {condition}"
             )
         } else {
             format!(
-                "SELECT * FROM process {condition} AND objects IN {first} \
-                 UNION ALL SELECT * FROM process {condition} AND late_objects IN (SELECT list FROM lists) \
+                "SELECT * FROM {all} {condition} AND objects IN {first} \
+                 UNION ALL SELECT * FROM {all} {condition} AND late_objects IN (SELECT list FROM lists) \
                  AND coalesce(objects NOT IN {first}, true)"
             )
         };
@@ -69,13 +70,13 @@ impl Snapshot<'_> {
              lists AS MATERIALIZED (SELECT DISTINCT list, position = 0 AS is_program{path} \
                FROM object_list JOIN found ON object = found.id) \
              SELECT {columns}, {counts}, sum(count)::UBIGINT AS runs, min(start_ns), \
-             max(coalesce(end_ns, start_ns)) AS last FROM ({source}) GROUP BY ALL ORDER BY last DESC, runs DESC, {order} {limit}",
+             max(until_ns) AS last FROM ({source}) GROUP BY ALL ORDER BY last DESC, runs DESC, {order} {limit}",
             path = if group_by == GroupBy::Library { ", path" } else { "" },
         );
         let text = || Sql::Text(pattern.to_owned());
         let mut values = vec![Sql::Text(glob), text(), text(), text()];
         values.extend(conditions.values.clone());
-        values.extend(conditions.values);
+        values.extend(conditions.values.clone());
         let width = names.len();
         self.rows(&sql, &values, |row| {
             let mut fields = Map::new();

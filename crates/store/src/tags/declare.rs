@@ -217,6 +217,7 @@ fn of_partition(id: u32, name: Name, partition: &str) -> Declaration {
     let description = format!("The job was in partition {partition}.");
     Declaration {
         criterion: Some(format!("partition = '{}'", partition.replace('\'', "''"))),
+        kind: Some(tags::Kind::Job),
         ..Declaration::new(id, name, "partition", description).by("Jobglass")
     }
 }

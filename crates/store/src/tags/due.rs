@@ -41,6 +41,11 @@ pub(crate) fn ids_due(connection: &Connection, ids: &[String]) -> Result<(), Sto
 }
 
 impl Writer {
+    /// How many jobs are due, some of them more than once.
+    pub fn count_due(&self) -> Result<u64, StoreError> {
+        Ok(self.connection.query_row("SELECT count(*) FROM tag_due", [], |row| row.get(0))?)
+    }
+
     /// Judges jobs that are due, so many at most.
     pub fn judge_due(&mut self, most: u64) -> Result<Judged, StoreError> {
         self.renew_stale_site()?;

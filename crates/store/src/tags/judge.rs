@@ -8,7 +8,8 @@ use duckdb::{Connection, params_from_iter};
 
 use super::{Bits, Declared, JUDGED, Known, RULES, Rule, TAGS, declare, precedence, said, software};
 use crate::StoreError;
-use crate::query::jobs::{Which, bound};
+use crate::kind::{Kind, Kinds};
+use crate::query::jobs::{Period, Which, bound};
 use crate::write::now_ns;
 
 /// The jobs that are judged together.
@@ -39,12 +40,20 @@ enum Wanted {
 
 /// Rules of which at most one sets its tag: those of an exclusive group, the first that holds; else a single one.
 struct Choice<'a> {
-    rules: Vec<(&'a Condition, u32, Rule)>,
+    rules: Vec<Decides<'a>>,
+}
+
+/// What decides about one tag, and about which kind of jobs.
+struct Decides<'a> {
+    criterion: &'a Condition,
+    tag: u32,
+    rule: Rule,
+    only: Option<Kind>,
 }
 
 impl Choice<'_> {
     fn bits(&self) -> Bits {
-        Bits::of(self.rules.iter().map(|(_, _, rule)| rule.bit))
+        Bits::of(self.rules.iter().map(|of| of.rule.bit))
     }
 
     /// The bits of one word that these rules set, or may decide about, as SQL, with its values.
@@ -55,13 +64,18 @@ impl Choice<'_> {
         answer: &impl Fn(&str) -> Option<String>,
     ) -> (String, Vec<Sql>) {
         let (mut cases, mut values) = (String::new(), Vec::new());
-        for (criterion, _, rule) in &self.rules {
+        for Decides { criterion, rule, only, .. } in &self.rules {
             let sql = criterion.answered(answer).sql();
             let is_wanted = match wanted {
                 Wanted::Holds => sql.text,
                 Wanted::IsKnown => format!("({}) IS NOT NULL", sql.text),
             };
-            cases.push_str(&format!(" WHEN {is_wanted} THEN {}::UBIGINT", Bits::of([rule.bit]).0[word]));
+            let is_meant = only.and_then(|kind| Kinds::Only(kind).condition());
+            let is_meant = is_meant.map_or(String::new(), |condition| format!("{condition} AND "));
+            cases.push_str(&format!(
+                " WHEN {is_meant}({is_wanted}) THEN {}::UBIGINT",
+                Bits::of([rule.bit]).0[word]
+            ));
             values.extend(sql.values.into_iter().map(bound));
         }
         (format!("CASE{cases} ELSE 0 END"), values)
@@ -91,8 +105,9 @@ fn choices(declared: &Declared, only: Option<u32>) -> Vec<Choice<'_>> {
         .collect()
 }
 
-fn rule(known: &Known) -> Option<(&Condition, u32, Rule)> {
-    Some((known.tag.criterion.as_ref()?, known.tag.declared.id, known.rule()?))
+fn rule(known: &Known) -> Option<Decides<'_>> {
+    let (criterion, rule) = (known.tag.criterion.as_ref()?, known.rule()?);
+    Some(Decides { criterion, tag: known.tag.declared.id, rule, only: known.only() })
 }
 
 /// Evaluates all rules for jobs, or those that decide about one tag; says for how many jobs. The caller has a transaction.
@@ -139,7 +154,7 @@ fn some_bits(connection: &Connection, choice: &Choice) -> Result<String, StoreEr
     let mut cases = String::new();
     for before in used {
         let mut rules = sets.get(&before).cloned().unwrap_or_default();
-        rules.extend(choice.rules.iter().map(|(_, tag, rule)| (*tag, rule.version)));
+        rules.extend(choice.rules.iter().map(|of| (of.tag, of.rule.version)));
         cases.push_str(&format!(" WHEN {before} THEN {}", declare::number(connection, &rules)?));
     }
     let own = format!("accounting.{RULES}");
@@ -180,7 +195,7 @@ fn query(
     time: Time,
     wanted: Wanted,
 ) -> Result<Query, StoreError> {
-    let criteria = || choices.iter().flat_map(|choice| choice.rules.iter().map(|(criterion, ..)| *criterion));
+    let criteria = || choices.iter().flat_map(|choice| choice.rules.iter().map(|of| of.criterion));
     let answers = software::Answers::of(criteria());
     let is_seen = !answers.is_empty() && software::is_seen(connection, time)?;
     let answer = |text: &str| if is_seen { answers.column(text) } else { Some("NULL".to_owned()) };
@@ -231,15 +246,23 @@ pub(crate) struct Decidable {
 /// So many of the newest jobs say of which rules there are data at present.
 const NEWEST: u64 = 10_000;
 
-/// Looks at the newest jobs, of those that the connection sees.
-pub(crate) fn decidable(connection: &Connection, declared: &Declared) -> Result<Decidable, StoreError> {
+/// Looks at the newest jobs of some time, of those that the connection sees.
+pub(crate) fn decidable(
+    connection: &Connection,
+    declared: &Declared,
+    period: Period,
+    kinds: Kinds,
+) -> Result<Decidable, StoreError> {
+    const AT: &str = "coalesce(c.submit_ns, c.start_ns, c.end_ns)";
+    let of_kind = kinds.condition().map_or(String::new(), |condition| format!(" AND {condition}"));
+    let within = period.sql() + &of_kind;
     let sql = format!(
-        "SELECT min(since_ns) FROM (SELECT coalesce(c.submit_ns, c.start_ns, c.end_ns) AS since_ns FROM accounting c WHERE {BEGUN} \
+        "SELECT min(since_ns) FROM (SELECT {AT} AS since_ns FROM accounting c WHERE {BEGUN} AND {within} \
          ORDER BY since_ns DESC LIMIT {NEWEST})"
     );
     let since: Option<i64> = connection.query_row(&sql, [], |row| row.get(0))?;
     let Some(since) = since else { return Ok(Decidable::default()) };
-    let jobs = Jobs { condition: format!("coalesce(c.submit_ns, c.start_ns, c.end_ns) >= {since}") };
+    let jobs = Jobs { condition: format!("{AT} >= {since} AND {within}") };
     let Some(time) = time(connection, &jobs)? else { return Ok(Decidable::default()) };
     let single = |(known, _)| Some(Choice { rules: vec![rule(known)?] });
     let choices: Vec<Choice> = declared.judged().filter_map(single).collect();
@@ -251,7 +274,7 @@ pub(crate) fn decidable(connection: &Connection, declared: &Declared) -> Result<
     while let Some(row) = rows.next()? {
         let (bits, jobs) = (Bits::read(row, 0)?, row.get::<_, u64>(TAGS.len())?);
         decidable.jobs += jobs;
-        for (_, tag, rule) in choices.iter().flat_map(|choice| &choice.rules) {
+        for Decides { tag, rule, .. } in choices.iter().flat_map(|choice| &choice.rules) {
             *decidable.known.entry(*tag).or_default() += if bits.has(rule.bit) { jobs } else { 0 };
         }
     }

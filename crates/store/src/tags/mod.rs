@@ -28,6 +28,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tags::{Declaration, Search, Tag};
 
+use crate::kind::Kind as JobKind;
 use crate::sight::Sight;
 
 pub use due::Judged;
@@ -70,6 +71,14 @@ impl Known {
     /// What decides about it; of those that have a criterion.
     pub fn rule(&self) -> Option<Rule> {
         Some(Rule { bit: self.bit?, version: self.version? })
+    }
+
+    /// Of which kind of jobs its rule says anything, if not of all.
+    pub(crate) fn only(&self) -> Option<JobKind> {
+        self.tag.declared.kind.map(|kind| match kind {
+            tags::Kind::Job => JobKind::Job,
+            tags::Kind::Session => JobKind::Session,
+        })
     }
 
     /// Whether its rule says so.

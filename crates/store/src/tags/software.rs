@@ -11,6 +11,7 @@ use duckdb::{Connection, params};
 use super::judge::{Jobs, Time};
 use crate::StoreError;
 use crate::query::jobs::{KnownBy, OF_JOB, bound, fits, variables};
+use crate::query::running::RUNS;
 
 /// The questions of all criteria, each once.
 pub(super) struct Answers {
@@ -25,8 +26,10 @@ pub(super) struct Answered {
 
 /// Whether any program was seen in this time.
 pub(super) fn is_seen(connection: &Connection, time: Time) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM process WHERE start_ns <= ? AND (end_ns >= ? OR end_ns IS NULL) AND job IS NOT NULL)";
-    Ok(connection.query_row(sql, params![time.until_ns, time.from_ns], |row| row.get(0))?)
+    let sql = format!(
+        "SELECT EXISTS (SELECT 1 FROM {RUNS} WHERE start_ns <= ? AND (end_ns >= ? OR end_ns IS NULL) AND job IS NOT NULL)"
+    );
+    Ok(connection.query_row(&sql, params![time.until_ns, time.from_ns], |row| row.get(0))?)
 }
 
 impl Answers {
@@ -77,7 +80,7 @@ impl Answers {
         }
         let text = format!(
             "WITH s AS MATERIALIZED (SELECT DISTINCT c.rowid AS place, q.exe, q.exe_file, q.objects, q.late_objects, q.environment \
-               FROM accounting c JOIN (SELECT * FROM process WHERE start_ns <= {until_ns} AND (end_ns >= {from_ns} OR end_ns IS NULL)) q \
+               FROM accounting c JOIN (SELECT * FROM {RUNS} WHERE start_ns <= {until_ns} AND (end_ns >= {from_ns} OR end_ns IS NULL)) q \
                ON {OF_JOB} WHERE {}), \
              f AS MATERIALIZED (SELECT l.list, {} FROM object_list l JOIN object o ON o.id = l.object \
                WHERE l.list IN (SELECT objects FROM s UNION SELECT late_objects FROM s) GROUP BY l.list), \

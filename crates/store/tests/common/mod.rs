@@ -44,6 +44,8 @@ pub fn image(pid: u32, exe: &str) -> Image {
         forked_from: None,
         without_guest: None,
         ranks: Vec::new(),
+        running_at: None,
+        reported: false,
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use import::monitor::{Dropped, Take};
@@ -30,6 +30,8 @@ const CONNECTIONS_OF_ONE: usize = 64;
 const STACK: usize = 256 << 10;
 /// How often is looked whether it is to stop.
 const LOOK_NS: i64 = 200_000_000;
+/// How long the rest of a request that is refused is read.
+const REST: Duration = Duration::from_secs(1);
 /// How long a sender may take to read the answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -191,11 +193,19 @@ fn respond(mut stream: &TcpStream, refusal: Option<&Refusal>) -> io::Result<()> 
         stream,
         "HTTP/1.1 {status} {reason}\r\nConnection: close\r\nContent-Type: {form}\r\nContent-Length: {length}\r\n\r\n{text}\n"
     )?;
-    // With bytes left unread, closing would take the answer back.
+    // With bytes left unread, closing would take the answer back. Whoever goes on to send has only this time for all of them.
     stream.shutdown(std::net::Shutdown::Write)?;
-    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    let mut rest = stream.take(1 << 20);
-    io::copy(&mut rest, &mut io::sink()).map(drop)
+    let (end, mut rest) = (Instant::now() + REST, vec![0; 16 << 10]);
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        stream.set_read_timeout(Some(left))?;
+        if stream.read(&mut rest)? == 0 {
+            return Ok(());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -203,7 +213,6 @@ mod tests {
     use super::*;
     use crate::import_command::monitor::feed::Feed;
     use std::sync::Arc;
-    use std::time::Instant;
 
     /// Ends the service also where an assertion has failed: the scope waits for it.
     struct AtEnd<'a>(&'a Stop);
@@ -390,6 +399,15 @@ mod tests {
             assert!(began.elapsed() >= short);
         });
         assert_eq!(taken, [("/quick".to_owned(), b"x".to_vec())]);
+    }
+
+    /// Each byte would begin another timeout here as well.
+    #[test]
+    fn who_is_refused_does_not_stay_by_going_on_to_send() {
+        with_service(BOUNDS, |address| {
+            let mut stream = send(address, b"GET /write HTTP/1.1\r\n\r\n");
+            testkit::wait_until("the connection to end", || stream.write_all(b"x").is_err());
+        });
     }
 
     /// Sends a byte, and looks for an answer without taking it.

@@ -10,9 +10,9 @@ use super::elsewhere::or_elsewhere;
 use condition::Type;
 
 /// Whether other jobs ran on the job's nodes at the same time. What the batch system says comes first; a job that was allocated all
-/// processors of its nodes had them to itself; else what agents saw on the nodes, and which other jobs were accounted for there.
+/// processors of its nodes had them to itself, but nobody keeps others from a node on which somebody has logged in; else what agents saw on the nodes, and which other jobs were accounted for there.
 const SHARED: &str = "coalesce(c.is_shared, \
-    CASE WHEN n.counted = c.nodes AND c.cores >= n.cpus THEN false END, \
+    CASE WHEN c.kind = 0 AND n.counted = c.nodes AND c.cores >= n.cpus THEN false END, \
     j.is_shared OR m.is_shared, j.is_shared, m.is_shared)";
 
 /// The name of the column that says so.

@@ -14,6 +14,7 @@ use super::elsewhere::or_elsewhere;
 use super::tagged::SET;
 use super::{sacct, software};
 use crate::job_rows::{CHARACTERISTICS, last_name, metrics, shares};
+use crate::kind::Kind as JobKind;
 use crate::tags::{REMOVED, TAGS};
 
 /// One column.
@@ -78,6 +79,9 @@ impl JobColumn {
     }
 }
 
+/// The column that says of which kind a job is.
+pub(super) const KIND: &str = "kind";
+
 /// A job that has begun: one that was cancelled before has a start in some texts, and never had a node.
 pub(super) const STARTED: &str = "(c.start_ns IS NOT NULL AND c.node_list IS NOT NULL)";
 
@@ -139,7 +143,11 @@ impl Columns {
 
 fn catalogued(of: &JobColumn, name: &str) -> Column {
     let column = Column::new(name, of.of, &of.meaning, &of.sql).in_unit(of.unit);
-    let column = if of.name == "state" { column.one_of(State::NAMES) } else { column };
+    let column = match of.name.as_str() {
+        "state" => column.one_of(State::NAMES),
+        KIND => column.one_of(JobKind::NAMES),
+        _ => column,
+    };
     match &of.whole {
         Some((sql, over)) => column.of_whole(sql, *over),
         None => column,
@@ -200,8 +208,9 @@ fn pivoted(name: &str) -> Option<String> {
 }
 
 /// The columns of an answer that names none.
-pub const USUAL: [&str; 25] = [
+pub const USUAL: [&str; 26] = [
     "cluster",
+    "kind",
     "job",
     "job_id",
     "user",
@@ -268,7 +277,18 @@ fn accounted() -> Vec<JobColumn> {
         |name, meaning, of: &str| new(name, Number, meaning, &format!("c.elapsed_ns * {of} / 3.6e12"));
     vec![
         new("cluster", Text, "the cluster it ran on", "c.cluster"),
-        new("job", Text, "the batch system's own number, which programs and control groups have", "c.job"),
+        new(
+            KIND,
+            Text,
+            "job, or session: of somebody who logged in, outside any batch job; it has the whole machine",
+            JobKind::SQL,
+        ),
+        new(
+            "job",
+            Text,
+            "the batch system's own number, which programs and control groups have; or the name of a session",
+            "c.job",
+        ),
         new(
             "job_id",
             Text,

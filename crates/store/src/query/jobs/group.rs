@@ -10,6 +10,8 @@ use super::columns::STARTED;
 use super::tagged::SET;
 use super::{ACCOUNTED, COUNTED, OF_JOB, Rows, Snapshot, Which};
 use crate::StoreError;
+use crate::kind::Kind;
+use crate::query::running::RUNS;
 use crate::tags::TAGS;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
@@ -22,6 +24,7 @@ const MONDAY_NS: i64 = 3 * DAY_NS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobsBy {
     Cluster,
+    Kind,
     User,
     Project,
     Partition,
@@ -39,8 +42,9 @@ pub enum JobsBy {
 }
 
 impl JobsBy {
-    pub const ALL: [JobsBy; 14] = [
+    pub const ALL: [JobsBy; 15] = [
         JobsBy::Cluster,
+        JobsBy::Kind,
         JobsBy::User,
         JobsBy::Project,
         JobsBy::Partition,
@@ -59,6 +63,7 @@ impl JobsBy {
     pub fn name(self) -> &'static str {
         match self {
             JobsBy::Cluster => "cluster",
+            JobsBy::Kind => "kind",
             JobsBy::User => "user",
             JobsBy::Project => "project",
             JobsBy::Partition => "partition",
@@ -84,6 +89,7 @@ impl JobsBy {
     pub(in crate::query) fn key(self) -> String {
         match self.interval() {
             Some(interval) => interval.key(self, &interval.number("coalesce(c.start_ns, c.submit_ns)")),
+            None if self == JobsBy::Kind => Kind::SQL.to_owned(),
             None if self.is_of_job() => format!("c.\"{}\"", self.name()),
             None => "k.name".to_owned(),
         }
@@ -108,7 +114,7 @@ impl JobsBy {
                     .to_owned();
             }
             JobsBy::Program => format!(
-                "SELECT DISTINCT c.id, regexp_extract(q.exe, '[^/]*$') AS name FROM {ACCOUNTED} JOIN process q ON {OF_JOB} \
+                "SELECT DISTINCT c.id, regexp_extract(q.exe, '[^/]*$') AS name FROM {ACCOUNTED} JOIN {RUNS} q ON {OF_JOB} \
                  WHERE q.exe IS NOT NULL"
             ),
             JobsBy::Tag => {
@@ -255,8 +261,15 @@ struct Source {
 /// As [`COUNTED`] of rows in which a job may be several times.
 const COUNTED_ONCE: &str = "(count(DISTINCT c.id) + coalesce(sum(c.waiting_tasks - 1), 0))::UBIGINT";
 
-/// When a job that began has ended, as far as is known.
-const END: &str = "coalesce(c.end_ns, c.start_ns + c.elapsed_ns)";
+/// When a job that began has ended, as far as is known. A damaged record may have any time, and the sum of two must not be too large.
+const END: &str =
+    "coalesce(c.end_ns, least(c.start_ns, 4000000000000000000) + least(c.elapsed_ns, 4000000000000000000))";
+
+/// The last time that can be true, in 2096: what is behind it counts as unknown, or ends then.
+const LAST_NS: i64 = 4_000_000_000_000_000_000;
+/// Into so many intervals a job is divided at most: two years of hours, or fifty of days. One that seems to have run longer counts as a whole
+/// where it began, since a few damaged records would be more rows than all others.
+const INTERVALS: i64 = 20_000;
 
 impl Source {
     fn new(which: &Which, by: JobsBy, conditions: &str) -> Source {
@@ -281,21 +294,27 @@ impl Source {
     /// Each job as often as there are intervals in which it ran. One that did not begin is in that of its submission, one of which no
     /// time is known in none that has a name.
     fn of_intervals(which: &Which, by: JobsBy, interval: Interval, jobs: &str) -> Source {
-        let at = "coalesce(c.start_ns, c.submit_ns)";
-        let from = later(at, which.since_ns);
+        let at = format!("nullif(least(coalesce(c.start_ns, c.submit_ns), {LAST_NS}), {LAST_NS})");
+        let from = later(&at, which.since_ns);
         let to = earlier(
-            &format!("CASE WHEN c.start_ns IS NULL THEN {at} ELSE coalesce({END}, {at}) END"),
+            &format!(
+                "CASE WHEN c.start_ns IS NULL THEN {at} ELSE least(coalesce({END}, {at}), {LAST_NS}) END"
+            ),
             which.until_ns,
         );
+        let (first, last) = (interval.number("c.from_"), interval.number("greatest(c.from_, c.to_ - 1)"));
         // What ends with an interval is not in the next one.
-        let last = interval.number("greatest(c.from_, c.to_ - 1)");
-        let numbers = format!("range({}, {last} + 1)", interval.number("c.from_"));
+        const NUMBERS: &str = "CASE WHEN c.from_ IS NULL THEN [NULL::BIGINT] WHEN c.is_whole_ THEN [c.first_] \
+             ELSE range(c.first_, c.last_ + 1) END";
         let from = format!(
-            "(SELECT c.*, unnest(CASE WHEN c.from_ IS NULL THEN [NULL::BIGINT] ELSE {numbers} END) AS interval_ \
-              FROM (SELECT c.*, {from} AS from_, {to} AS to_ FROM {jobs}) c) c"
+            "(SELECT c.*, unnest({NUMBERS}) AS interval_ \
+              FROM (SELECT c.*, c.last_ - c.first_ >= {INTERVALS} AS is_whole_ \
+                FROM (SELECT c.*, {first} AS first_, {last} AS last_ \
+                  FROM (SELECT c.*, {from} AS from_, {to} AS to_ FROM {jobs}) c) c) c) c"
         );
         let (begin, end) = (interval.begin("c.interval_"), interval.begin("c.interval_ + 1"));
-        let part = share(&format!("greatest(c.from_, {begin})"), &format!("least(c.to_, {end})"));
+        let until = format!("CASE WHEN c.is_whole_ THEN c.to_ ELSE least(c.to_, {end}) END");
+        let part = share(&format!("greatest(c.from_, {begin})"), &until);
         let started =
             format!("{STARTED} AND c.start_ns >= c.from_ AND c.start_ns >= {begin} AND c.start_ns < {end}");
         // A job of several days is in the same hour of each.

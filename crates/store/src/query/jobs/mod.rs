@@ -18,8 +18,10 @@ use duckdb::types::Value as Sql;
 
 use super::{Conditions, Listed, Nodes, Reader, Rows, Snapshot, page};
 use crate::StoreError;
+use crate::kind::{Kind, Kinds};
 
 pub use after::JobAfter;
+use columns::KIND;
 pub use columns::{Columns, FIXED, JobColumn, USUAL, USUAL_ORDER, column};
 use found::Found;
 pub(super) use found::value;
@@ -38,6 +40,30 @@ pub struct Which {
     pub since_ns: Option<i64>,
     pub until_ns: Option<i64>,
     pub tagged: Tagged,
+    pub kinds: Kinds,
+}
+
+/// Some time, in nanoseconds since 1970: of jobs, whatever waited or ran in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Period {
+    pub since_ns: Option<i64>,
+    pub until_ns: Option<i64>,
+}
+
+impl Period {
+    /// Conditions on `c`, each with the value of all its `?`.
+    fn conditions(self) -> impl Iterator<Item = (&'static str, i64)> {
+        let since = self.since_ns.map(|since| ("(c.end_ns >= ? OR c.end_ns IS NULL)", since));
+        // The first says less, but of one column only, so that parts of the table are left out.
+        let until = "(c.submit_ns < ? OR c.submit_ns IS NULL) AND coalesce(c.start_ns, c.submit_ns) < ?";
+        since.into_iter().chain(self.until_ns.map(|at| (until, at)))
+    }
+
+    /// The same as text of a query: these are our own numbers.
+    pub(crate) fn sql(self) -> String {
+        let written = self.conditions().map(|(text, at)| text.replace('?', &at.to_string()));
+        ["true".to_owned()].into_iter().chain(written).collect::<Vec<_>>().join(" AND ")
+    }
 }
 
 /// What is to be said of them, and in which order.
@@ -84,9 +110,10 @@ macro_rules! same_cluster {
 }
 pub(crate) use same_cluster;
 
-/// What was measured in a job's time: a number that is given again is another job's.
+/// What was measured in a job's time: a number that is given again is another job's. Nobody calls their job as a session is called
+/// and has what was measured of it.
 const MEASURED: &str = concat!(
-    "LEFT JOIN job j ON j.job = c.job AND ",
+    "LEFT JOIN job j ON j.job = c.job AND (j.session IS NULL) = (c.kind = 0) AND ",
     same_cluster!("j"),
     " AND j.start_ns <= coalesce(c.end_ns, 9223372036854775807) \
      AND coalesce(j.end_ns, j.heard_ns, j.start_ns) >= c.start_ns - 60000000000"
@@ -95,6 +122,7 @@ const MEASURED: &str = concat!(
 impl Reader {
     /// Jobs, and whether there are more.
     pub fn jobs(&self, which: &Which, page: &Page) -> Result<Listed, StoreError> {
+        let which = &self.meant(which);
         self.ask_one(|snapshot| snapshot.jobs(which, page))
     }
 
@@ -104,23 +132,34 @@ impl Reader {
     }
 
     pub fn count_jobs(&self, which: &Which) -> Result<u64, StoreError> {
+        let which = &self.meant(which);
         self.ask_one(|snapshot| snapshot.count_jobs(which))
     }
 
     /// Groups of jobs; unless sorted otherwise those with most processor time first, or in the order of time.
     pub fn group_jobs(&self, which: &Which, by: JobsBy, sort: Option<GroupSort>) -> Result<Rows, StoreError> {
+        let which = &self.meant(&which.grouped_by(by));
         self.ask(|snapshot| snapshot.group_jobs(which, by, sort))
+    }
+}
+
+impl Reader {
+    /// The same, where it is known which kinds of jobs there are.
+    pub(in crate::query) fn meant(&self, which: &Which) -> Which {
+        let names_kind = || which.conditions.iter().flat_map(Condition::columns).any(|of| of.name == KIND);
+        let asked = if which.kinds == Kinds::Usual && names_kind() { Kinds::All } else { which.kinds };
+        Which { kinds: self.kinds.meant(asked), ..which.clone() }
     }
 }
 
 impl Snapshot<'_> {
     fn jobs(&self, which: &Which, page: &Page) -> Result<Listed, StoreError> {
         let mut conditions = which.conditions();
-        let sort = self.order(&page.sort)?;
+        let sort = self.order(&page.sort, which.kinds)?;
         if let Some(after) = &page.after {
             after.add_to(&mut conditions, &sort, page.is_ascending);
         }
-        let sql = parts(which, page, &sort, &conditions.sql());
+        let sql = parts(which, page, &sort, &conditions);
         let mut values = conditions.values;
         values.push(Sql::UBigInt(page.rows().saturating_add(1)));
         let mut found = Found::new(page);
@@ -129,11 +168,12 @@ impl Snapshot<'_> {
     }
 
     /// What is sorted by. Where all submissions are known, the usual order is that of one column, of which the database is faster.
-    fn order(&self, sort: &Arc<JobColumn>) -> Result<Arc<JobColumn>, StoreError> {
+    fn order(&self, sort: &Arc<JobColumn>, kinds: Kinds) -> Result<Arc<JobColumn>, StoreError> {
         if !Arc::ptr_eq(sort, &USUAL_ORDER) {
             return Ok(sort.clone());
         }
-        let sql = format!("SELECT 1 FROM {ACCOUNTED} WHERE c.submit_ns IS NULL LIMIT ?");
+        let of_kind = kinds.condition().map_or(String::new(), |condition| format!("{condition} AND "));
+        let sql = format!("SELECT 1 FROM {ACCOUNTED} WHERE {of_kind}c.submit_ns IS NULL LIMIT ?");
         let is_any_unknown = !self.rows(&sql, &[Sql::UBigInt(1)], |row| row.get::<_, i64>(0))?.is_empty();
         Ok(column("submit").filter(|_| !is_any_unknown).unwrap_or(sort).clone())
     }
@@ -143,7 +183,20 @@ impl Snapshot<'_> {
         // With something bound, the question needs no transaction of its own, which would take as long as to count all.
         let mut values = conditions.values.clone();
         values.push(Sql::UBigInt(1));
-        let sql = format!("SELECT {COUNTED} FROM {ACCOUNTED} {beside} {} LIMIT ?", conditions.sql());
+        let sql = if !conditions.leaves_out(which.kinds) && which.kinds != Kinds::Only(Kind::Session) {
+            // How many rows there are stands in the head of the table; tasks that wait together are few, and so are sessions where there is
+            // a batch system: the rest is not read for them.
+            let others = match which.kinds {
+                Kinds::Only(Kind::Job) => format!(" - (SELECT count(*) FROM {ACCOUNTED} WHERE c.kind = 1)"),
+                _ => String::new(),
+            };
+            format!(
+                "SELECT (count(*){others} + (SELECT coalesce(sum(c.waiting_tasks - 1), 0) FROM {ACCOUNTED} \
+                   WHERE c.waiting_tasks IS NOT NULL))::UBIGINT FROM {ACCOUNTED} LIMIT ?"
+            )
+        } else {
+            format!("SELECT {COUNTED} FROM {ACCOUNTED} {beside} {} LIMIT ?", conditions.sql())
+        };
         Ok(self.rows(&sql, &values, |row| row.get::<_, u64>(0))?.iter().sum())
     }
 
@@ -155,20 +208,38 @@ impl Snapshot<'_> {
     }
 }
 
-/// A part of the jobs. What is to be said of one is read and looked for beside it when it is known to be among them: as one query, all columns of all
-/// jobs that fit are carried through whatever else is looked at for a condition.
-fn parts(which: &Which, page: &Page, sort: &Arc<JobColumn>, condition: &str) -> String {
+/// A part of the jobs. What is to be shown of one is looked for beside it when it is known to be among them.
+///
+/// Where a condition on the jobs' own rows leaves some of them out, their values are read together with those of the condition, as for a
+/// bare query: a second look at the rows costs as much as the first where few of them fit. Without a condition, or where other tables are
+/// looked at for it, all columns of all jobs would be carried along; then only the places of jobs are.
+fn parts(which: &Which, page: &Page, sort: &Arc<JobColumn>, conditions: &Conditions) -> String {
+    let condition = conditions.sql();
+    let beside = which.beside(iter::once(sort));
+    let shown = Which::default().beside(page.columns.iter());
+    let is_selective = conditions.leaves_out(which.kinds);
+    let order_by = |id| order(page, id);
+    if is_selective && beside.is_empty() {
+        let found = format!(
+            "SELECT c.*, {} AS sorted FROM {ACCOUNTED} {condition} {} LIMIT ?",
+            sort.sql,
+            order_by("c.id")
+        );
+        return format!(
+            "SELECT {}, c.sorted AS sorted, c.id AS id_ FROM ({found}) c {shown} {}",
+            select(page),
+            order_by("id_")
+        );
+    }
     let found = format!(
-        "SELECT c.rowid AS place, c.id AS id, {} AS sorted FROM {ACCOUNTED} {} {condition} {} LIMIT ?",
+        "SELECT c.rowid AS place, c.id AS id, {} AS sorted FROM {ACCOUNTED} {beside} {condition} {} LIMIT ?",
         sort.sql,
-        which.beside(iter::once(sort)),
-        order(page, "id")
+        order_by("c.id")
     );
     format!(
-        "SELECT {}, f.sorted AS sorted, f.id AS id_ FROM ({found}) f JOIN {ACCOUNTED} ON c.rowid = f.place {} {}",
+        "SELECT {}, f.sorted AS sorted, f.id AS id_ FROM ({found}) f JOIN {ACCOUNTED} ON c.rowid = f.place {shown} {}",
         select(page),
-        Which::default().beside(page.columns.iter()),
-        order(page, "id_")
+        order_by("id_")
     )
 }
 
@@ -202,13 +273,11 @@ impl Which {
 
     pub(in crate::query) fn conditions(&self) -> Conditions {
         let mut conditions = Conditions::default();
-        if let Some(since) = self.since_ns {
-            conditions.add("(c.end_ns >= ? OR c.end_ns IS NULL)", [Sql::BigInt(since)]);
+        if let Some(condition) = self.kinds.condition() {
+            conditions.add(&condition, []);
         }
-        if let Some(until) = self.until_ns {
-            // The first says less, but of one column only, so that parts of the table are left out.
-            let text = "(c.submit_ns < ? OR c.submit_ns IS NULL) AND coalesce(c.start_ns, c.submit_ns) < ?";
-            conditions.add(text, [Sql::BigInt(until), Sql::BigInt(until)]);
+        for (text, at) in (Period { since_ns: self.since_ns, until_ns: self.until_ns }).conditions() {
+            conditions.add(text, iter::repeat_n(Sql::BigInt(at), text.matches('?').count()));
         }
         if let Some(node) = &self.node {
             let (fits, values) = node.fits("host");
@@ -220,6 +289,21 @@ impl Which {
             conditions.add(&sql.text, sql.values.into_iter().map(bound));
         }
         conditions
+    }
+}
+
+impl Which {
+    /// Who groups by kind means all of them.
+    pub(in crate::query) fn grouped_by(&self, by: JobsBy) -> Which {
+        let is_usual = self.kinds == Kinds::Usual && by == JobsBy::Kind;
+        Which { kinds: if is_usual { Kinds::All } else { self.kinds }, ..self.clone() }
+    }
+}
+
+impl Conditions {
+    /// Whether there is any besides that of the kind, which leaves out few where there are few sessions.
+    fn leaves_out(&self, kinds: Kinds) -> bool {
+        self.text.len() > usize::from(kinds.condition().is_some())
     }
 }
 
@@ -261,6 +345,43 @@ mod tests {
                 connection.query_row(&sql, params_from_iter(&conditions.values), |row| row.get(1)).unwrap();
             assert!(plan.contains("HASH_JOIN"), "{text}:\n{plan}");
             assert!(!plan.contains("NL_JOIN") && !plan.contains("NESTED_LOOP"), "{text}:\n{plan}");
+        }
+    }
+
+    /// A page of few jobs took two to seven times as long while each of its rows was looked up once more.
+    #[test]
+    fn a_page_of_jobs_by_their_own_columns_reads_them_once() {
+        let connection = Connection::open_in_memory().unwrap();
+        crate::schema::migrate(&connection).unwrap();
+        let sql = "INSERT INTO accounting BY NAME SELECT range AS id, range::VARCHAR AS job, range::VARCHAR AS shown, 'eve' AS \"user\", \
+                   range * 1000000000000 AS elapsed_ns, 'n' || range AS node_list FROM range(5000)";
+        connection.execute_batch(sql).unwrap();
+        let scans = |text: Option<&str>, kinds| {
+            let condition = text.map(|text| Condition::parse(text, &FIXED.catalogue).unwrap());
+            let which = Which { conditions: condition.into_iter().collect(), kinds, ..Which::default() };
+            let sort = column("elapsed").unwrap().clone();
+            let columns = ["job", "user", "elapsed", "core_hours"].map(|name| column(name).unwrap().clone());
+            let page = Page {
+                columns: columns.into(),
+                sort: sort.clone(),
+                is_ascending: false,
+                limit: Some(100),
+                after: None,
+            };
+            let conditions = which.conditions();
+            let mut values = conditions.values.clone();
+            values.push(Sql::UBigInt(101));
+            let sql = format!("EXPLAIN {}", parts(&which, &page, &sort, &conditions));
+            let plan: String =
+                connection.query_row(&sql, params_from_iter(&values), |row| row.get(1)).unwrap();
+            // Lines of the plan are cut.
+            plan.replace(['│', '\n', ' '], "").matches("main.accounting").count()
+        };
+        for kinds in [Kinds::All, Kinds::Only(Kind::Job)] {
+            assert_eq!(scans(Some("user = 'eve' and elapsed > 2h"), kinds), 1, "{kinds:?}");
+            // The places of all of them first, then the rows of those on the page.
+            assert_eq!(scans(None, kinds), 2, "{kinds:?}");
+            assert_eq!(scans(Some("node_cores > 2"), kinds), 2, "{kinds:?}");
         }
     }
 }

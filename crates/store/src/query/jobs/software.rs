@@ -5,10 +5,12 @@ use condition::like::Pattern;
 use condition::{Predicate, Sql, Value};
 
 use super::same_cluster;
+use crate::query::running::RUNS;
 
-/// The programs of a job, in its time: a number that is given again is another job's.
+/// The programs of a job, in its time: a number that is given again is another job's. Nobody calls their job as a session is called and
+/// has its programs.
 pub(crate) const OF_JOB: &str = concat!(
-    "q.job = c.job AND ",
+    "q.job = c.job AND (q.session IS NULL) = (c.kind = 0) AND ",
     same_cluster!("q"),
     " AND q.start_ns <= coalesce(c.end_ns, 9223372036854775807) AND coalesce(q.end_ns, q.start_ns) >= c.start_ns - 60000000000"
 );
@@ -42,7 +44,7 @@ pub(super) fn predicates() -> [Predicate; 3] {
 
 /// Unknown where no program was seen.
 fn known(sql: String, values: Vec<Value>) -> Sql {
-    let text = format!("(CASE WHEN EXISTS (SELECT 1 FROM process q WHERE {OF_JOB}) THEN EXISTS ({sql}) END)");
+    let text = format!("(CASE WHEN EXISTS (SELECT 1 FROM {RUNS} q WHERE {OF_JOB}) THEN EXISTS ({sql}) END)");
     Sql { text, values }
 }
 
@@ -50,7 +52,7 @@ fn known(sql: String, values: Vec<Value>) -> Sql {
 fn uses(pattern: &str) -> Sql {
     let fits = fits(&OBJECT, pattern);
     let sql = format!(
-        "SELECT 1 FROM (SELECT job, cluster, start_ns, end_ns, unnest([objects, late_objects]) AS list FROM process) q \
+        "SELECT 1 FROM (SELECT job, session, cluster, start_ns, end_ns, unnest([objects, late_objects]) AS list FROM {RUNS}) q \
          WHERE {OF_JOB} AND q.list IN (SELECT l.list FROM object_list l JOIN object o ON o.id = l.object WHERE {})",
         fits.text
     );
@@ -59,15 +61,15 @@ fn uses(pattern: &str) -> Sql {
 
 fn runs(pattern: &str) -> Sql {
     let fits = fits(&PROGRAM, pattern);
-    known(format!("SELECT 1 FROM process q WHERE {OF_JOB} AND {}", fits.text), fits.values)
+    known(format!("SELECT 1 FROM {RUNS} q WHERE {OF_JOB} AND {}", fits.text), fits.values)
 }
 
 fn sets(pattern: &str) -> Sql {
     let fits = Sql::of_pattern("v.variable", &Pattern::of_glob(pattern));
     let text = format!(
-        "(CASE WHEN EXISTS (SELECT 1 FROM process q WHERE {OF_JOB} AND q.environment IS NOT NULL) THEN EXISTS ( \
+        "(CASE WHEN EXISTS (SELECT 1 FROM {RUNS} q WHERE {OF_JOB} AND q.environment IS NOT NULL) THEN EXISTS ( \
            SELECT 1 FROM {} v WHERE {}) END)",
-        variables(&format!("SELECT q.environment FROM process q WHERE {OF_JOB}")),
+        variables(&format!("SELECT q.environment FROM {RUNS} q WHERE {OF_JOB}")),
         fits.text
     );
     Sql { text, ..fits }

@@ -11,6 +11,7 @@ use tags::Declaration;
 use super::opinions::is_hidden;
 use super::{Reader, Snapshot, object, tagged};
 use crate::StoreError;
+use crate::kind::Kind;
 use crate::query::jobs::attributed::SHARED_NODE;
 use crate::query::jobs::{FIXED, Which, bound};
 use crate::query::{Filter, time};
@@ -33,6 +34,7 @@ pub struct Explain {
 /// What was decided of the job.
 pub(super) struct Decided {
     id: u64,
+    kind: Kind,
     name: Map<String, Value>,
     pub bits: Bits,
     /// Those among them that the owner has removed.
@@ -63,6 +65,8 @@ struct Asked<'a> {
     condition: Condition,
     /// The tag of its exclusive group that the job has instead.
     overruled_by: Option<&'a str>,
+    /// Of what the rule says something, if not of this job.
+    not_of: Option<Kind>,
     opinions: Vec<Value>,
 }
 
@@ -129,7 +133,18 @@ impl Snapshot<'_> {
             let overruled_by = declared.before(known).find(|other| other.has(decided.bits));
             let overruled_by = overruled_by.map(|other| other.tag.declared.name.as_str());
             let is_removed = known.has(decided.removed);
-            asked.push(Asked { known, rule, has, is_removed, version, condition, overruled_by, opinions });
+            let not_of = known.only().filter(|only| *only != decided.kind);
+            asked.push(Asked {
+                known,
+                rule,
+                has,
+                is_removed,
+                version,
+                condition,
+                overruled_by,
+                not_of,
+                opinions,
+            });
         }
         put_in_order(&mut asked);
         Ok(asked)
@@ -137,7 +152,7 @@ impl Snapshot<'_> {
 
     pub(super) fn decided(&self, id: u64) -> Result<Decided, StoreError> {
         let sql = format!(
-            "SELECT {}, {}, c.rules, c.end_ns IS NOT NULL, c.cluster, c.job, c.shown, c.\"user\", c.state, c.judged_ns \
+            "SELECT {}, {}, c.rules, c.end_ns IS NOT NULL, c.cluster, c.job, c.shown, c.\"user\", c.state, c.judged_ns, c.kind \
              FROM accounting c WHERE c.id = {id}",
             tagged::decided().join(", "),
             REMOVED.map(|word| format!("c.{word}")).join(", ")
@@ -145,8 +160,10 @@ impl Snapshot<'_> {
         let found = self.rows(&sql, &[], |row| {
             let at = TAGS.len() + REMOVED.len();
             let text = |at: usize| row.get::<_, Option<String>>(at);
+            let kind = Kind::of(row.get(at + 8)?);
             let name = object([
                 ("cluster", json!(text(at + 2)?)),
+                ("kind", json!(kind.name())),
                 ("job", json!(text(at + 3)?)),
                 ("job_id", json!(text(at + 4)?)),
                 ("user", json!(text(at + 5)?)),
@@ -154,7 +171,7 @@ impl Snapshot<'_> {
             ]);
             let (rules, judged_ns) = (row.get(at)?, row.get(at + 7)?);
             let (bits, removed) = (Bits::read(row, 0)?, Bits::read(row, TAGS.len())?);
-            Ok(Decided { id, name, bits, removed, rules, judged_ns, has_ended: row.get(at + 1)? })
+            Ok(Decided { id, kind, name, bits, removed, rules, judged_ns, has_ended: row.get(at + 1)? })
         })?;
         found.into_iter().next().ok_or(StoreError::Damaged("a job has an account and no row"))
     }
@@ -219,7 +236,7 @@ fn put_in_order(asked: &mut [Asked]) {
 impl Asked<'_> {
     /// With the values of the job.
     fn explained(&self, row: &Row, is_first: bool) -> Value {
-        let Asked { known, rule, has, is_removed, version, condition, overruled_by, opinions } = self;
+        let Asked { known, rule, has, is_removed, version, condition, overruled_by, not_of, opinions } = self;
         let (tag, declared) = (&known.tag, &known.tag.declared);
         let explanation = condition.explain(row);
         let shown = |name: &str| match FIXED.catalogue.get(name) {
@@ -243,9 +260,9 @@ impl Asked<'_> {
             ("confidence", json!(declared.confidence.get())),
             ("supposition", json!(filled(&tag.supposition))),
             ("recommendation", json!(filled(&tag.recommendation))),
-            ("holds_now", json!(explanation.holds)),
+            ("holds_now", json!(explanation.holds.filter(|_| not_of.is_none()))),
             ("overruled_by", json!(overruled_by)),
-            ("steps", steps(&explanation)),
+            ("steps", not_of.map_or_else(|| steps(&explanation), only_of)),
             ("is_hidden", json!(is_hidden(opinions))),
             ("opinions", json!(opinions)),
         ]))
@@ -278,6 +295,11 @@ fn plain_value(value: &Seen) -> Value {
         Seen::Time(ns) => time(Some(*ns)),
         Seen::Unknown => Value::Null,
     }
+}
+
+/// In place of the steps of a rule that says nothing of this kind of job.
+fn only_of(kind: Kind) -> Value {
+    json!([{"text": format!("about {}s only", kind.words()), "holds": null, "values": [], "decides": true, "margin": null}])
 }
 
 fn steps(explanation: &Explanation) -> Value {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use duckdb::Row;
 use serde_json::{Map, Value, json};
 
-use super::jobs::{JobsBy, Which, tagged};
+use super::jobs::{JobsBy, Period, Which, tagged};
 use super::{Reader, Rows, Snapshot, object, time};
 use crate::StoreError;
 use crate::tags::{Bits, Decidable, Declared, Known, Run, TAGS, decidable, load_run};
@@ -70,15 +70,18 @@ impl Sum {
 }
 
 impl Reader {
-    /// Each tag with what it means and how many jobs have it.
-    pub fn tag_list(&self) -> Result<Rows, StoreError> {
+    /// Each tag with what it means and how many jobs of this time have it.
+    pub fn tag_list(&self, period: Period) -> Result<Rows, StoreError> {
         let declared = self.tags();
-        self.ask(|snapshot| snapshot.tag_list(&declared))
+        let which = Which { since_ns: period.since_ns, until_ns: period.until_ns, ..Which::default() };
+        let which = self.meant(&which);
+        self.ask(|snapshot| snapshot.tag_list(&which, period, &declared))
     }
 
     /// How many jobs have each tag, of those that are asked for, by what they have in common.
     pub fn count_tags(&self, which: &Which, by: TagsBy) -> Result<Rows, StoreError> {
         let declared = self.tags();
+        let which = &self.meant(&which.grouped_by(by.0));
         self.ask(|snapshot| snapshot.count_tags(which, by, &declared))
     }
 
@@ -89,17 +92,20 @@ impl Reader {
 }
 
 impl Snapshot<'_> {
-    fn tag_list(&self, declared: &Declared) -> Result<Rows, StoreError> {
+    fn tag_list(&self, which: &Which, period: Period, declared: &Declared) -> Result<Rows, StoreError> {
+        let conditions = which.conditions();
         // Jobs have few combinations of tags, so those are counted, not each tag.
         let sql = format!(
-            "SELECT {}, {SUMS} FROM accounting c WHERE c.rules IS NOT NULL GROUP BY ALL",
-            tagged::decided().join(", ")
+            "SELECT {}, {SUMS} FROM accounting c {} AND c.rules IS NOT NULL GROUP BY ALL",
+            tagged::decided().join(", "),
+            conditions.sql()
         );
-        let combinations = self.rows(&sql, &[], |row| Ok((Bits::read(row, 0)?, sum(row, TAGS.len())?)))?;
-        let assigned = self.assigned(&Which::default(), "NULL::VARCHAR")?;
+        let read = |row: &Row| Ok((Bits::read(row, 0)?, sum(row, TAGS.len())?));
+        let combinations = self.rows(&sql, &conditions.values, read)?;
+        let assigned = self.assigned(which, "NULL::VARCHAR")?;
         let all: u64 = combinations.iter().map(|(_, sum)| sum.jobs).sum();
         let (dates, votes) = (self.dates()?, self.votes()?);
-        let decidable = decidable(self.connection, declared)?;
+        let decidable = decidable(self.connection, declared, period, which.kinds)?;
         let row = |known: &Known| {
             let mut row = described(known, &combinations, &assigned, all);
             row.extend(share_decided(known, &decidable));
@@ -208,6 +214,7 @@ fn described(
         ("description", json!(declared.description)),
         ("comments", json!(declared.comments)),
         ("criterion", json!(known.tag.criterion.as_ref().map(ToString::to_string))),
+        ("kind", json!(declared.kind)),
         ("version", json!(known.version)),
         ("jobs", json!(counted.jobs)),
         ("core_hours", json!(counted.core_hours)),

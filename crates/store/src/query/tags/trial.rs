@@ -18,6 +18,9 @@ impl Reader {
         condition: &Condition,
         than: Option<Wanted>,
     ) -> Result<Value, StoreError> {
+        let mut named = which.clone();
+        named.conditions.push(condition.clone());
+        let which = &Which { kinds: self.meant(&named).kinds, ..which.clone() };
         self.ask(|snapshot| snapshot.try_condition(which, condition, than))
     }
 }
