@@ -143,6 +143,24 @@ impl Machine {
         self.judge();
     }
 
+    /// Another monitoring system measures the load of the node, which comes to the jobs that were there.
+    fn measure_load(&mut self, seconds: &[u64]) {
+        let point = |second: &u64| Point { time: at(*second), value: 50.0 };
+        let series = Series {
+            host: HOST.into(),
+            metric: Name::Ours("node_load".into()),
+            every: 10 * SECOND,
+            points: seconds.iter().map(point).collect(),
+            ..Series::default()
+        };
+        let (now, reader) = (at(1_000) as i64, self.store.reader().unwrap());
+        self.writer.measure(&Measures { series: vec![series], told: Vec::new() }, now).unwrap();
+        let arrived = self.writer.arrived();
+        self.writer.late(&reader.late_jobs(&arrived).unwrap(), now).unwrap();
+        let due = self.writer.due_measures(now + 10 * SECOND as i64);
+        self.writer.keep_bound(&reader.bind(&due).unwrap(), now).unwrap();
+    }
+
     fn judge(&mut self) {
         while !self.writer.judge_due(PIECE).unwrap().is_last {}
     }
@@ -164,7 +182,7 @@ impl Machine {
     }
 
     fn of(&self, name: &str, what: &str) -> Value {
-        let rows = self.rows(&Which::default(), &Sight::All, &["job", what]);
+        let rows = self.rows(&of_kind(Kinds::All), &Sight::All, &["job", what]);
         rows.iter().find(|row| row["job"] == name).unwrap_or_else(|| panic!("no {name}"))[what].clone()
     }
 
@@ -360,22 +378,8 @@ fn a_session_beside_a_batch_job_does_not_share_its_node() {
     let mut machine = Machine::new("");
     let told = Accounting { cluster: None, ..job("17", "alice", "physics") };
     machine.tell(&[told]);
-    let second = |second: u64| Point { time: at(second), value: 50.0 };
-    let series = Series {
-        host: HOST.into(),
-        metric: Name::Ours("node_load".into()),
-        every: 10 * SECOND,
-        points: vec![second(20), second(30)],
-        ..Series::default()
-    };
     machine.take(&[read(10, vec![session(ALICES, "alice", 1000, Some(9))])], 100);
-    let now = at(1_000) as i64;
-    machine.writer.measure(&Measures { series: vec![series], told: Vec::new() }, now).unwrap();
-    let reader = machine.store.reader().unwrap();
-    let arrived = machine.writer.arrived();
-    machine.writer.late(&reader.late_jobs(&arrived).unwrap(), now).unwrap();
-    let due = machine.writer.due_measures(now + 10 * SECOND as i64);
-    machine.writer.keep_bound(&reader.bind(&due).unwrap(), now).unwrap();
+    machine.measure_load(&[20, 30]);
     assert_eq!((machine.of("17", "shared_node"), machine.of("17", "load_avg")), (json!(false), json!(0.5)));
 }
 

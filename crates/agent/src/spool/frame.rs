@@ -146,22 +146,24 @@ impl<'a> Segment<'a> {
     }
 
     /// Where the next whole frame begins behind the damaged one at `from`; the end if there is none. The
-    /// damaged frame's own length is tried first: only if that leads nowhere are its bytes searched, in which
-    /// a frame may stand that is somebody's argument.
+    /// damaged frame's own length is tried first: only if that does not lead to the entry after it are its bytes searched, in
+    /// which a frame may stand that is somebody's argument.
     fn resume(&self, from: usize) -> usize {
         let len =
             self.bytes.get(from + 4..from + 8).and_then(|len| len.try_into().ok()).map(u32::from_le_bytes);
         let behind = len.map(|len| from + FRAME_HEADER + len as usize);
-        if let Some(behind) = behind.filter(|behind| self.is_next(*behind)) {
+        let is_after = |number: u64| self.next.is_none_or(|next| number == next.saturating_add(1));
+        if let Some(behind) = behind.filter(|behind| self.begins_frame(*behind, is_after)) {
             return behind;
         }
-        (from + 1..self.bytes.len()).find(|at| self.is_next(*at)).unwrap_or(self.bytes.len())
+        let can_follow = |number: u64| self.next.is_none_or(|next| number >= next);
+        (from + 1..self.bytes.len()).find(|at| self.begins_frame(*at, can_follow)).unwrap_or(self.bytes.len())
     }
 
-    /// Whether a whole frame begins here whose number can follow.
-    fn is_next(&self, at: usize) -> bool {
+    /// Whether a whole frame begins here whose number is as it should be.
+    fn begins_frame(&self, at: usize, is_right: impl Fn(u64) -> bool) -> bool {
         self.bytes.get(at..).is_some_and(|rest| rest.starts_with(b"JG"))
-            && self.frame(at).is_some_and(|(_, number, ..)| self.next.is_none_or(|next| number >= next))
+            && self.frame(at).is_some_and(|(_, number, ..)| is_right(number))
     }
 
     fn step(&mut self) -> Option<Item<'a>> {
@@ -231,6 +233,22 @@ mod tests {
         let payloads = [inner, b"x".to_vec()];
         let bytes = segment(&payloads);
         assert_eq!(Segment::new(&bytes).collect::<Vec<_>>(), whole(&payloads));
+    }
+
+    /// The damaged length leads to the end of the entry behind it.
+    #[test]
+    fn a_damaged_length_costs_one_entry_only() {
+        let payloads = [vec![0; 6], vec![0; 16], b"x".to_vec()];
+        let mut bytes = segment(&payloads);
+        bytes[HEADER_BYTES + 4] = 6 + FRAME_HEADER as u8 + 16;
+        let damaged = Item::Damaged { at: HEADER_BYTES, bytes: FRAME_HEADER + 6 };
+        let expected = [
+            damaged,
+            Item::Missing { entries: 1 },
+            Item::Entry(6, &payloads[1]),
+            Item::Entry(7, &payloads[2]),
+        ];
+        assert_eq!(Segment::new(&bytes).collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -153,9 +153,8 @@ impl Snapshot<'_> {
         Ok(jobs.into_values().collect())
     }
 
-    /// The jobs that were on nodes of these at the same time. Beside a batch job, a session does not count; beside a session both do, and its
-    /// node may know the cluster where the session does not. The first condition on times leaves out most of a long history before
-    /// anything is joined.
+    /// The jobs that were on nodes of these at the same time; sessions do not count. The first condition on times leaves out most of a
+    /// long history before anything is joined.
     fn neighbors(&self, ids: &[u64]) -> Result<BTreeMap<u64, Vec<u64>>, StoreError> {
         let mut neighbors: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         if ids.is_empty() {
@@ -164,15 +163,14 @@ impl Snapshot<'_> {
         let list = ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
         const LAST: i64 = i64::MAX;
         let sql = format!(
-            "WITH own AS (SELECT id, kind, cluster, node_list, start_ns, coalesce(end_ns, {LAST}) AS end_ns FROM accounting \
+            "WITH own AS (SELECT id, cluster, node_list, start_ns, coalesce(end_ns, {LAST}) AS end_ns FROM accounting \
                WHERE id IN ({list}) AND start_ns IS NOT NULL), \
-             other AS (SELECT id, kind, cluster, node_list, start_ns, coalesce(end_ns, {LAST}) AS end_ns FROM accounting \
-               WHERE start_ns < (SELECT max(end_ns) FROM own) \
+             other AS (SELECT id, cluster, node_list, start_ns, coalesce(end_ns, {LAST}) AS end_ns FROM accounting \
+               WHERE kind = 0 AND start_ns < (SELECT max(end_ns) FROM own) \
                AND (end_ns > (SELECT min(start_ns) FROM own) OR end_ns IS NULL AND state = 'RUNNING')) \
              SELECT DISTINCT a.id, b.id FROM own a JOIN node_list l ON l.list = a.node_list JOIN node_list k ON k.host = l.host \
                JOIN other b ON b.node_list = k.list AND b.id <> a.id AND b.start_ns < a.end_ns AND b.end_ns > a.start_ns \
-               AND (b.cluster IS NOT DISTINCT FROM a.cluster OR a.kind = 1 AND (a.cluster IS NULL OR b.cluster IS NULL)) \
-               AND b.kind <= a.kind"
+               AND b.cluster IS NOT DISTINCT FROM a.cluster"
         );
         self.rows(&sql, &[], |row| {
             neighbors.entry(row.get(0)?).or_default().push(row.get(1)?);
