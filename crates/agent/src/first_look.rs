@@ -184,6 +184,8 @@ struct Shared {
     state: Mutex<State>,
     /// The main thread has taken what was seen.
     taken: Condvar,
+    /// There is nothing to look at any more.
+    idle: Condvar,
     /// Written when there is something for the main thread, which it has not been told.
     told: Arc<OwnedFd>,
     end: Arc<OwnedFd>,
@@ -194,13 +196,15 @@ struct Shared {
 struct State {
     /// Taken from the kernel, and not looked at.
     execs: VecDeque<Numbered>,
-    /// What is being looked at.
+    /// When the program was executed that is being looked at.
+    in_hand: Option<u64>,
+    /// What is known of it while its memory is read.
     current: Option<Current>,
     seen: Taken,
     bytes: usize,
     /// The execs that were taken are all there were until then.
     received_until: u64,
-    /// An exec may be in nobody's hands but a thread's.
+    /// A thread may have taken execs from the kernel that are not among these yet.
     is_busy: bool,
     is_told: bool,
     /// The thread that is not stuck.
@@ -238,6 +242,7 @@ impl Looker {
             readable,
             state: Mutex::new(State { execs, ..State::default() }),
             taken: Condvar::new(),
+            idle: Condvar::new(),
             told,
             end,
             is_over: AtomicBool::new(false),
@@ -259,7 +264,20 @@ impl Looker {
     /// Whether a thread is at work, or stuck.
     pub fn is_looking(&self) -> bool {
         let state = self.0.state();
-        state.current.is_some() || !state.execs.is_empty()
+        state.in_hand.is_some() || !state.execs.is_empty()
+    }
+
+    /// Waits until every exec has been looked at that the kernel has told, or for so long.
+    pub fn catch_up(&self, longest: Duration) {
+        let began = Instant::now();
+        let mut state = self.0.state();
+        while state.is_at_work() || is_readable(&self.0.readable) {
+            let Some(left) = longest.checked_sub(began.elapsed()).filter(|_| !state.is_full()) else {
+                return;
+            };
+            let wait = self.0.idle.wait_timeout(state, left.min(PATIENCE));
+            state = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Takes what was seen so far.
@@ -269,8 +287,7 @@ impl Looker {
         let mut state = self.0.state();
         self.0.rescue(&mut state);
         let mut taken = std::mem::take(&mut state.seen);
-        let pending = state.current.iter().map(|current| &current.seen.exec).chain(&state.execs);
-        let first = pending.map(|exec| exec.time).min();
+        let first = state.execs.iter().map(|exec| exec.time).chain(state.in_hand).min();
         taken.until = match first {
             None if !is_readable && !state.is_busy => now,
             None => state.received_until,
@@ -328,7 +345,7 @@ impl Shared {
         let user = self.user_of(&seen.exec);
         *worker.stuck_with.lock().unwrap_or_else(PoisonError::into_inner) = Some(user);
         self.around.peeks.blame(user);
-        state.seen.seen.push(seen);
+        state.keep(seen);
         self.hire(state);
     }
 
@@ -340,7 +357,7 @@ impl Shared {
                     return;
                 }
                 let next = state.execs.pop_front();
-                state.is_busy = true;
+                (state.in_hand, state.is_busy) = (next.map(|exec| exec.time), true);
                 next
             };
             match next {
@@ -371,6 +388,7 @@ impl Shared {
         if is_empty {
             state.is_busy = false;
             drop(state);
+            self.idle.notify_all();
             let mut fds =
                 [PollFd::new(&self.readable, PollFlags::IN), PollFd::new(&*self.end, PollFlags::IN)];
             let _ = poll(&mut fds, None);
@@ -427,11 +445,16 @@ impl State {
         self.worker.as_ref().is_some_and(|own| Arc::ptr_eq(own, worker))
     }
 
+    fn is_at_work(&self) -> bool {
+        self.is_busy || self.in_hand.is_some() || !self.execs.is_empty()
+    }
+
     fn is_full(&self) -> bool {
         self.seen.seen.len() >= KEPT || self.bytes >= KEPT_BYTES
     }
 
     fn keep(&mut self, seen: Seen) {
+        self.in_hand = None;
         self.bytes += seen.look.memory.bytes();
         self.seen.seen.push(seen);
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use record::entry::{Gap, GapReason, Health};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -52,6 +53,8 @@ const HEARING_NS: u64 = 100_000_000;
 const SWITCH_NS: u64 = 5_000_000_000;
 const CHECKPOINT_NS: u64 = 30_000_000_000;
 const HEALTH_NS: u64 = 60_000_000_000;
+/// An agent that stops waits this long for programs that have just begun to be looked at.
+const LAST_LOOKS: Duration = Duration::from_millis(100);
 /// How often it is looked which programs have run long enough to be reported, and how many are reported then.
 const REPORT_NS: u64 = 5_000_000_000;
 const REPORTS_PER_TURN: usize = 1000;
@@ -915,6 +918,9 @@ impl Agent {
     fn stop(mut self, writing: Writing) {
         self.guests.stop();
         self.status.end();
+        if let Some(connector) = &self.kernel.connector {
+            connector.catch_up(LAST_LOOKS);
+        }
         self.turn();
         self.flush();
         self.output.last_running(self.table.snapshot());

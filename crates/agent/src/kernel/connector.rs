@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use rustix::net::netlink;
 
@@ -128,6 +129,13 @@ impl Connector {
     /// Whether a program is being looked at, which may take too long.
     pub fn is_looking(&self) -> bool {
         matches!(&self.execs, Execs::Early(looker) if looker.is_looking())
+    }
+
+    /// Waits until all programs have been looked at that were executed until now, or for so long.
+    pub fn catch_up(&self, longest: Duration) {
+        if let Execs::Early(looker) = &self.execs {
+            looker.catch_up(longest);
+        }
     }
 
     /// Events the kernel numbered and did not deliver.
