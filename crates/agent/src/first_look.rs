@@ -98,13 +98,16 @@ pub struct Glance {
     /// The mount namespaces of the agent and of the first process: no containers are there.
     pub own_namespace: Option<u64>,
     pub host_namespace: Option<u64>,
+    /// It is the kernel's own, so system calls say the same.
+    is_live: bool,
 }
 
 impl Glance {
     pub fn new(proc: Proc) -> Glance {
         let own_namespace = proc.mount_namespace(std::process::id());
         let host_namespace = proc.mount_namespace(1);
-        Glance { proc, own_namespace, host_namespace }
+        let is_live = proc.path(1, "stat").starts_with("/proc");
+        Glance { proc, own_namespace, host_namespace, is_live }
     }
 
     /// The number of a process's mount namespace, and its root if containers may be there.
@@ -114,19 +117,27 @@ impl Glance {
         (number, is_elsewhere.then(|| self.proc.root(pid)).flatten())
     }
 
+    /// The process that began the session in which a process is; 0 is none that is seen from here.
+    fn session_leader(&self, pid: u32) -> Option<u32> {
+        if !self.is_live {
+            return self.proc.stat(pid).map(|stat| stat.session);
+        }
+        // SAFETY: takes and gives numbers. (rustix takes 0 for impossible, which it is not.)
+        let leader = unsafe { libc::getsid(pid as i32) };
+        u32::try_from(leader).ok()
+    }
+
     /// Where a process is, and what it executes.
     pub fn at(&self, pid: u32) -> FirstLook {
         let (namespace, root) = self.namespace(pid);
-        let exe = self.proc.exe(pid);
-        // A process that is gone has neither, and nothing else is asked for.
-        let is_there = namespace.is_some() || exe.is_some();
+        let (exe, cgroup) = (self.proc.exe(pid), self.proc.cgroup(pid));
+        // Of a process that is gone nothing else is asked for.
+        let is_there = namespace.is_some() || exe.is_some() || cgroup.is_some();
         if !is_there {
             return FirstLook { at: monotonic_ns(), ..FirstLook::default() };
         }
-        let (cgroup, cwd) = (self.proc.cgroup(pid), self.proc.cwd(pid));
-        let leader = rustix::process::Pid::from_raw(pid as i32)
-            .and_then(|own| rustix::process::getsid(Some(own)).ok())
-            .map(|leader| leader.as_raw_nonzero().get() as u32);
+        let cwd = self.proc.cwd(pid);
+        let leader = self.session_leader(pid);
         let cpu_ns = self.proc.cpu_ns(pid);
         // Reading it takes as long as several other files.
         let is_asked = leader == Some(pid) || cpu_ns.is_some_and(|used| used >= usage::ASKED_NS);
