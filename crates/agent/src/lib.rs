@@ -4,8 +4,7 @@
 //!
 //! * [`receive`] takes the guests' messages, [`kernel`] the kernel's events and accounting;
 //! * [`table`] joins them into program images, with [`job`], [`session`] and [`container`] to say where they ran and
-//!   [`files`] to say what was executed and loaded; [`first_look`] looks at programs as they begin, [`peek`] reads what stands in
-//!   their memory later;
+//!   [`files`] to say what was executed and loaded; [`peek`] reads what stands in their memory;
 //! * [`sampling`] measures the node and its jobs;
 //! * [`fold`] puts what is alike into one row;
 //! * [`output`] writes rows to the [`spool`];
@@ -21,7 +20,6 @@ pub mod config;
 pub mod container;
 pub mod counters;
 pub mod files;
-pub mod first_look;
 pub mod fold;
 pub mod job;
 pub mod kernel;

@@ -20,9 +20,7 @@ use crate::counters::Counters;
 use crate::waits::Waits;
 
 /// What is not read within this time is given up.
-pub const PATIENCE: Duration = Duration::from_millis(50);
-/// Whom a process counts as whose user is not known.
-pub const NOBODY: u32 = u32::MAX;
+const PATIENCE: Duration = Duration::from_millis(50);
 /// A user's process may also be slow by chance, when one that forks lost its processor while it held the lock: the user is read again soon, in
 /// time for the second look at a process that has just begun.
 const FIRST_REST: Duration = Duration::from_millis(250);
@@ -111,37 +109,6 @@ impl Peeks {
         }
     }
 
-    /// Whether any user's processes are not to be read now.
-    pub fn is_anyone_resting(&self) -> bool {
-        let (state, now) = (self.0.state(), Instant::now());
-        !state.stuck.is_empty() || state.resting.values().any(|rest| rest.until > now)
-    }
-
-    /// Whether a user's processes may be read now; if not, that is counted.
-    pub fn may_read(&self, user: u32) -> bool {
-        let may = self.0.state().may_read(user);
-        if !may {
-            self.0.counters.processes_unread.one();
-        }
-        may
-    }
-
-    /// A reader is stuck with a user's process, until [`Peeks::release`].
-    pub fn blame(&self, user: u32) {
-        self.0.state().blame(user);
-        self.0.counters.processes_unread.one();
-    }
-
-    /// A reader that was stuck has come back.
-    pub fn release(&self, user: u32) {
-        self.0.end(user);
-    }
-
-    #[cfg(test)]
-    pub fn is_stuck(&self, user: u32) -> bool {
-        self.0.state().stuck.contains_key(&user)
-    }
-
     fn job<T: Send + 'static>(
         &self,
         user: u32,
@@ -166,7 +133,8 @@ impl Desk {
     /// Gives a helper its work, unless it would only be stuck as well.
     fn begin(&self, user: u32, job: Job) -> bool {
         let mut state = self.state();
-        if !state.may_read(user) {
+        let is_resting = state.resting.get(&user).is_some_and(|rest| rest.until > Instant::now());
+        if is_resting || state.stuck.contains_key(&user) || state.stuck.len() >= STUCK_MAX {
             return false;
         }
         let job = match &state.helper {
@@ -194,9 +162,15 @@ impl Desk {
         Ok(Helper { jobs, thread })
     }
 
+    /// Whether the helper has a processor or waits for one.
     fn is_running(&self) -> bool {
         let number = self.state().helper.as_ref().map_or(0, |helper| helper.thread.load(Ordering::Relaxed));
-        is_running(number)
+        let stat = fs::read(format!("/proc/self/task/{number}/stat")).unwrap_or_default();
+        number == 0
+            || stat
+                .rsplit(|byte| *byte == b')')
+                .next()
+                .is_some_and(|rest| rest.trim_ascii_start().starts_with(b"R"))
     }
 
     /// The helper is left to itself, unless it has answered after all.
@@ -207,8 +181,13 @@ impl Desk {
         }
         // It ends with its work: nobody else has the way to it.
         state.helper = None;
-        state.blame(user);
-        drop(state);
+        *state.stuck.entry(user).or_default() += 1;
+        let now = Instant::now();
+        if state.resting.len() >= RESTING_MAX {
+            state.resting.retain(|_, rest| !rest.is_forgiven(now));
+        }
+        let rest = Rest::after(state.resting.get(&user), now);
+        state.resting.insert(user, rest);
         self.counters.processes_unread.one();
         None
     }
@@ -223,34 +202,6 @@ impl Desk {
             state.stuck.remove(&user);
         }
     }
-}
-
-impl State {
-    fn may_read(&self, user: u32) -> bool {
-        let is_resting = self.resting.get(&user).is_some_and(|rest| rest.until > Instant::now());
-        !is_resting && !self.stuck.contains_key(&user) && self.stuck.len() < STUCK_MAX
-    }
-
-    /// A read of a user's was given up: it may end some time, and the user rests.
-    fn blame(&mut self, user: u32) {
-        *self.stuck.entry(user).or_default() += 1;
-        let now = Instant::now();
-        if self.resting.len() >= RESTING_MAX {
-            self.resting.retain(|_, rest| !rest.is_forgiven(now));
-        }
-        let rest = Rest::after(self.resting.get(&user), now);
-        self.resting.insert(user, rest);
-    }
-}
-
-/// Whether one of our threads has a processor or waits for one; 0 is one that has not begun.
-pub fn is_running(thread: i32) -> bool {
-    let stat = fs::read(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
-    thread == 0
-        || stat
-            .rsplit(|byte| *byte == b')')
-            .next()
-            .is_some_and(|rest| rest.trim_ascii_start().starts_with(b"R"))
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use record::entry::{Gap, GapReason, Health};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -38,7 +37,7 @@ use crate::spool::{Numbering, SpoolWriter, lock};
 use crate::status::{self, Status};
 use crate::table::{Finished, FromGuest, Subject, Surroundings, Table};
 use crate::waits::Waits;
-use crate::{checkpoint, first_look, limits, settings};
+use crate::{checkpoint, limits, settings};
 
 /// Kernel events taken before the guests have their turn.
 const EVENTS_PER_TURN: usize = 8192;
@@ -53,8 +52,6 @@ const HEARING_NS: u64 = 100_000_000;
 const SWITCH_NS: u64 = 5_000_000_000;
 const CHECKPOINT_NS: u64 = 30_000_000_000;
 const HEALTH_NS: u64 = 60_000_000_000;
-/// An agent that stops waits this long for programs that have just begun to be looked at.
-const LAST_LOOKS: Duration = Duration::from_millis(100);
 /// How often it is looked which programs have run long enough to be reported, and how many are reported then.
 const REPORT_NS: u64 = 5_000_000_000;
 const REPORTS_PER_TURN: usize = 1000;
@@ -234,13 +231,10 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn open(around: first_look::Around) -> Kernel {
+    fn open() -> Kernel {
         let mut kernel = Kernel::default();
         match Connector::open() {
-            Ok(mut connector) => {
-                connector.look_early(around);
-                kernel.connector = Some(connector);
-            }
+            Ok(connector) => kernel.connector = Some(connector),
             Err(error) => kernel.blind.push(format!(
                 "no process events from the kernel ({error}): only programs with the guest are seen, without \
                  exit codes; run as root or with CAP_NET_ADMIN"
@@ -290,7 +284,6 @@ struct Agent {
     clock: Clock,
     waits: Waits,
     kernel: Kernel,
-    first_look: first_look::Around,
     table: Table,
     folder: Folder,
     guests: Guests,
@@ -417,12 +410,7 @@ impl Agent {
         let shipping =
             options.map(|options| Shipping::start(options, cursor, ship.clone(), counters.clone()));
         let shipping = shipping.transpose().map_err(cannot("ship the spool"))?;
-        let first_look = first_look::Around {
-            glance: first_look::Glance::new(proc.clone()),
-            peeks: Peeks::new(proc.clone(), counters.clone(), files.waits().clone()),
-            owners: Owners::default(),
-        };
-        let kernel = Kernel::open(first_look.clone());
+        let kernel = Kernel::open();
         let forks_before = proc.forks_since_boot().unwrap_or(0);
         let descriptors = limits::raise_descriptors();
         let boot = progress::this_boot();
@@ -439,8 +427,8 @@ impl Agent {
             rules: rules.clone(),
             has_kernel: kernel.connector.is_some(),
             memory: Shares::new(config.limits.memory_mib << 20),
-            owners: first_look.owners.clone(),
-            peeks: first_look.peeks.clone(),
+            owners: Owners::default(),
+            peeks: Peeks::new(proc.clone(), counters.clone(), files.waits().clone()),
         };
         let bounds = Bounds {
             rate: config.rate(),
@@ -466,7 +454,6 @@ impl Agent {
             clock: clock.clone(),
             waits: files.waits().clone(),
             kernel,
-            first_look,
             guests,
             output,
             ship,
@@ -537,8 +524,7 @@ impl Agent {
 
     fn wait(&self, signals: &Signals) {
         let (_, waiting) = self.table.in_memory();
-        let is_looking = self.kernel.connector.as_ref().is_some_and(Connector::is_looking);
-        let is_busy = waiting > 0 || self.folder.images() > 0 || !self.gone.is_empty() || is_looking;
+        let is_busy = waiting > 0 || self.folder.images() > 0 || !self.gone.is_empty();
         let calm_in = self.due.calm.saturating_sub(monotonic_ns());
         let wait_ns = match calm_in {
             _ if is_busy => TICK_NS,
@@ -552,14 +538,10 @@ impl Agent {
             PollFd::new(&*self.guests.wake, PollFlags::IN),
         ];
         if let Some(connector) = &self.kernel.connector {
-            let calm = connector.calm().filter(|_| calm_in == 0);
-            fds.extend(
-                connector
-                    .urgent()
-                    .into_iter()
-                    .chain(calm)
-                    .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
-            );
+            fds.push(PollFd::from_borrowed_fd(connector.urgent(), PollFlags::IN));
+            if calm_in == 0 {
+                fds.push(PollFd::from_borrowed_fd(connector.calm(), PollFlags::IN));
+            }
         }
         fds.extend(self.kernel.mappings.iter().map(|it| PollFd::from_borrowed_fd(it.wake(), PollFlags::IN)));
         fds.extend(self.watched.values().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
@@ -648,8 +630,7 @@ impl Agent {
         let (mut overrun, mut events) = (false, Vec::new());
         let mut until = 0;
         if let Some(connector) = &mut self.kernel.connector {
-            let take = |event, look| events.push((event, look));
-            let drained = connector.drain(EVENTS_PER_TURN, take).unwrap_or_default();
+            let drained = connector.drain(EVENTS_PER_TURN, |event| events.push(event)).unwrap_or_default();
             overrun |= drained.overrun;
             until = drained.until;
             if drained.messages > 0 {
@@ -660,7 +641,7 @@ impl Agent {
         if let Some(mappings) = &mut self.kernel.mappings {
             mappings.drain(MAPPINGS_PER_TURN, |record| table.mapped(record));
         }
-        events.into_iter().for_each(|(event, look)| table.event_seen(event, look));
+        events.into_iter().for_each(|event| table.event(event));
         table.note_events_until(until);
         if let Some(taskstats) = &mut self.kernel.taskstats {
             let drained = taskstats.drain(|stats| table.stats(stats));
@@ -852,7 +833,7 @@ impl Agent {
             (true, Some(since)) => {
                 say("switched on");
                 let forks_before = self.forks_seen();
-                self.kernel = Kernel::open(self.first_look.clone());
+                self.kernel = Kernel::open();
                 self.events_lost = 0;
                 self.forks_before =
                     self.proc.forks_since_boot().unwrap_or(0).saturating_sub(self.counters.forks.get());
@@ -918,9 +899,6 @@ impl Agent {
     fn stop(mut self, writing: Writing) {
         self.guests.stop();
         self.status.end();
-        if let Some(connector) = &self.kernel.connector {
-            connector.catch_up(LAST_LOOKS);
-        }
         self.turn();
         self.flush();
         self.output.last_running(self.table.snapshot());

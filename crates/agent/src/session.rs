@@ -8,8 +8,6 @@ use std::sync::LazyLock;
 use record::session::TERMINAL;
 use sample::Proc;
 
-use crate::first_look::Terminal;
-
 use crate::progress::this_boot;
 
 /// Numbers of sessions and processes begin again with each boot, so it is part of every name.
@@ -20,15 +18,10 @@ pub fn from_cgroup(lines: &[u8], host: &str) -> Option<String> {
     unit(lines).map(|unit| format!("{unit}.{}@{host}", *BOOT))
 }
 
-/// The name of the terminal's session in which a process runs, which is asked for unless it is known.
-pub fn of_terminal(proc: &Proc, pid: u32, known: Option<Terminal>, host: &str) -> Option<String> {
-    let leader = match known {
-        Some(terminal) => terminal.leader,
-        None => proc.stat(pid)?.session,
-    };
-    let known_start = known.and_then(|terminal| terminal.start_ticks);
-    let start = known_start.or_else(|| proc.stat(leader).map(|stat| stat.start_ticks));
-    Some(named(leader, start, host))
+/// The name of the terminal's session in which a process runs.
+pub fn of_terminal(proc: &Proc, pid: u32, host: &str) -> Option<String> {
+    let leader = proc.stat(pid)?.session;
+    Some(named(leader, proc.stat(leader).map(|stat| stat.start_ticks), host))
 }
 
 /// The name of a terminal's session by its leader. One that has gone leaves its number only.
@@ -71,7 +64,7 @@ mod tests {
     #[test]
     fn without_units_the_terminals_session() {
         let proc = Proc::default();
-        let own = |pid| of_terminal(&proc, pid, None, "n1");
+        let own = |pid| of_terminal(&proc, pid, "n1");
         let this = own(std::process::id()).unwrap();
         assert!(this.starts_with("sid-") && this.ends_with("@n1"), "{this}");
         let child = testkit::Killed(std::process::Command::new("sleep").arg("infinity").spawn().unwrap());

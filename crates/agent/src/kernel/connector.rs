@@ -1,17 +1,14 @@
 //! The process connector: fork, exec, exit and change of user of every process, as it happens.
 //!
 //! An exec is urgent, because what `/proc` says of a short program is soon gone; all else can wait some milliseconds. So
-//! there are two sockets, one with the execs and one with the rest. A thread of its own takes the first and looks at once
-//! ([`crate::first_look`]); without that thread, only the first must wake the agent at once. Together they have every event, and are
-//! joined again in the order of time.
+//! there are two sockets, one with the execs and one with the rest, and only the first must wake the agent at once.
+//! Together they have every event, and are joined again in the order of time.
 //!
 //! The kernel numbers the events of each CPU; a break in the numbers is a loss of known size. Filtering
 //! events in the kernel (6.5 and later) would break the numbers too, so all of them are taken.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
 use rustix::net::netlink;
 
@@ -19,7 +16,6 @@ use super::Drained;
 use super::netlink::{HEADER, Socket, message, messages, u32_at, u64_at};
 use super::numbers::Numbers;
 use crate::clock::monotonic_ns;
-use crate::first_look::{Around, FirstLook, Looker};
 
 const CN_IDX_PROC: u32 = 1;
 const CN_VAL_PROC: u32 = 1;
@@ -58,21 +54,11 @@ pub struct Numbered {
 
 /// The subscription to the kernel's process events.
 pub struct Connector {
-    execs: Execs,
+    execs: Socket,
     others: Socket,
     /// Taken from the sockets, later than what may be given.
     held: Vec<Numbered>,
-    /// What was seen of the programs among them, by CPU and number.
-    looks: HashMap<(u32, u32), FirstLook>,
     numbers: Numbers,
-}
-
-/// Who takes the execs from the kernel.
-enum Execs {
-    Here(Socket),
-    Early(Looker),
-    /// Between the two.
-    Nobody,
 }
 
 impl Connector {
@@ -87,55 +73,22 @@ impl Connector {
         };
         let (execs, others) = (socket(true)?, socket(false)?);
         subscribe(&others)?;
-        let mut connector = Connector {
-            execs: Execs::Here(execs),
-            others,
-            held: Vec::new(),
-            looks: HashMap::new(),
-            numbers: Numbers::default(),
-        };
+        let mut connector = Connector { execs, others, held: Vec::new(), numbers: Numbers::default() };
         // While a socket subscribes the kernel may leave out events for it: its filter is there before it is filled in.
-        connector.drain(usize::MAX, |_, _| {})?;
+        connector.drain(usize::MAX, |_| {})?;
         connector.held.drain(..).for_each(|Numbered { cpu, number, .. }| connector.numbers.note(cpu, number));
         connector.numbers.begin();
         Ok(connector)
     }
 
-    /// Has programs looked at the moment they are executed, by a thread of its own.
-    pub fn look_early(&mut self, around: Around) {
-        self.execs = match std::mem::replace(&mut self.execs, Execs::Nobody) {
-            Execs::Here(socket) => Looker::start(socket, around).map_or_else(Execs::Here, Execs::Early),
-            other => other,
-        };
-    }
-
-    /// Readable when a program was executed that nobody looks at: what is known of it should be read at once.
-    pub fn urgent(&self) -> Option<BorrowedFd<'_>> {
-        match &self.execs {
-            Execs::Here(socket) => Some(socket.as_fd()),
-            _ => None,
-        }
+    /// Readable when a program was executed: what is known of it should be read at once.
+    pub fn urgent(&self) -> BorrowedFd<'_> {
+        self.execs.as_fd()
     }
 
     /// Readable when anything else happened.
-    pub fn calm(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let looker = match &self.execs {
-            Execs::Early(looker) => Some(looker.told()),
-            _ => None,
-        };
-        [self.others.as_fd()].into_iter().chain(looker)
-    }
-
-    /// Whether a program is being looked at, which may take too long.
-    pub fn is_looking(&self) -> bool {
-        matches!(&self.execs, Execs::Early(looker) if looker.is_looking())
-    }
-
-    /// Waits until all programs have been looked at that were executed until now, or for so long.
-    pub fn catch_up(&self, longest: Duration) {
-        if let Execs::Early(looker) = &self.execs {
-            looker.catch_up(longest);
-        }
+    pub fn calm(&self) -> BorrowedFd<'_> {
+        self.others.as_fd()
     }
 
     /// Events the kernel numbered and did not deliver.
@@ -147,40 +100,18 @@ impl Connector {
     ///
     /// A process's exec is delivered before it can fork or end. So what is not later than the moment at which the execs
     /// were looked for has all its past in the two queues, and is given; the rest waits for the next call.
-    pub fn drain(
-        &mut self,
-        max: usize,
-        mut take: impl FnMut(Event, Option<FirstLook>),
-    ) -> io::Result<Drained> {
+    pub fn drain(&mut self, max: usize, mut take: impl FnMut(Event)) -> io::Result<Drained> {
         let mut until = monotonic_ns();
         let mut drained = Drained::default();
-        let mut note = |(end, more): (u64, Drained)| {
+        for socket in [&mut self.execs, &mut self.others] {
+            let (end, more) = receive(socket, max, &mut self.held)?;
             until = until.min(end);
             drained.messages += more.messages;
             drained.overrun |= more.overrun;
-        };
-        note(match &mut self.execs {
-            Execs::Here(socket) => receive(socket, max, &mut self.held)?,
-            Execs::Early(looker) => {
-                let taken = looker.take();
-                for seen in taken.seen {
-                    self.looks.insert((seen.exec.cpu, seen.exec.number), seen.look);
-                    self.held.push(seen.exec);
-                }
-                (taken.until, Drained { messages: taken.messages, overrun: taken.overrun, until: 0 })
-            }
-            Execs::Nobody => (u64::MAX, Drained::default()),
-        });
-        note(receive(&mut self.others, max, &mut self.held)?);
+        }
         for Numbered { cpu, number, event, .. } in due(&mut self.held, until) {
             self.numbers.note(cpu, number);
-            let look = match event {
-                Some(Event::Exec { .. }) => self.looks.remove(&(cpu, number)),
-                _ => None,
-            };
-            if let Some(event) = event {
-                take(event, look);
-            }
+            event.into_iter().for_each(&mut take);
         }
         self.numbers.count();
         drained.until = until;
@@ -208,7 +139,7 @@ fn subscribe(socket: &Socket) -> io::Result<()> {
 }
 
 /// Takes up to `max` datagrams; says up to which time it has all of them.
-pub fn receive(socket: &mut Socket, max: usize, into: &mut Vec<Numbered>) -> io::Result<(u64, Drained)> {
+fn receive(socket: &mut Socket, max: usize, into: &mut Vec<Numbered>) -> io::Result<(u64, Drained)> {
     let mut drained = Drained::default();
     while drained.messages < max {
         let datagram = match socket.receive() {
@@ -319,7 +250,7 @@ mod tests {
             })
             .collect();
         let mut seen: HashMap<u32, Vec<&str>> = HashMap::new();
-        let take = |event, _| match event {
+        let take = |event| match event {
             Event::Fork { child, .. } => seen.entry(child).or_default().push("fork"),
             Event::Exec { tgid, .. } => seen.entry(tgid).or_default().push("exec"),
             Event::Exit { pid, .. } => seen.entry(pid).or_default().push("exit"),
@@ -328,54 +259,6 @@ mod tests {
         connector.drain(usize::MAX, take).unwrap();
         for child in children {
             assert_eq!(seen[&child], ["fork", "exec", "exit"]);
-        }
-        assert_eq!(connector.lost(), 0);
-    }
-
-    /// The same where a thread looks at each program, and what it has seen comes with the exec.
-    #[test]
-    fn what_was_seen_early_comes_with_its_exec() {
-        let Ok(mut connector) = Connector::open() else {
-            return testkit::skip("what_was_seen_early_comes_with_its_exec", NO_RIGHT);
-        };
-        let proc = sample::Proc::default();
-        connector.look_early(Around {
-            glance: crate::first_look::Glance::new(proc.clone()),
-            peeks: crate::peek::Peeks::new(proc, Default::default(), Default::default()),
-            owners: Default::default(),
-        });
-        assert!(connector.urgent().is_none(), "no exec wakes the main thread");
-        let mut seen: HashMap<u32, Vec<String>> = HashMap::new();
-        let mut drain = |seen: &mut HashMap<u32, Vec<String>>| {
-            let name =
-                |look: Option<FirstLook>| look?.exe?.path.rsplit(|b| *b == b'/').next().map(<[u8]>::to_vec);
-            let take = |event, look| match event {
-                Event::Fork { child, .. } => seen.entry(child).or_default().push("fork".into()),
-                Event::Exec { tgid, .. } => {
-                    let name = String::from_utf8(name(look).unwrap_or_default()).unwrap();
-                    seen.entry(tgid).or_default().push(name);
-                }
-                Event::Exit { pid, .. } => seen.entry(pid).or_default().push("exit".into()),
-                _ => {}
-            };
-            connector.drain(usize::MAX, take).unwrap();
-        };
-        for _ in 0..20 {
-            let mut cat = std::process::Command::new("/bin/cat");
-            let mut child = cat.stdin(std::process::Stdio::piped()).spawn().unwrap();
-            let id = child.id();
-            let mut wait_for = |count: usize| {
-                testkit::wait_until("the events of a program", || {
-                    drain(&mut seen);
-                    seen.get(&id).is_some_and(|events| events.len() == count)
-                });
-            };
-            // It runs until somebody has looked.
-            wait_for(2);
-            drop(child.stdin.take());
-            child.wait().unwrap();
-            wait_for(3);
-            assert_eq!(seen[&id], ["fork", "cat", "exit"]);
         }
         assert_eq!(connector.lost(), 0);
     }
@@ -396,7 +279,7 @@ mod tests {
             let mut connector = Connector::open().unwrap();
             for _ in 0..4 {
                 let _ = std::process::Command::new("/bin/true").status();
-                connector.drain(usize::MAX, |_, _| {}).unwrap();
+                connector.drain(usize::MAX, |_| {}).unwrap();
             }
             connector.lost()
         };

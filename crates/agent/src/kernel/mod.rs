@@ -4,7 +4,7 @@
 pub mod connector;
 pub mod log;
 pub mod mappings;
-pub mod netlink;
+mod netlink;
 mod numbers;
 mod perf_ring;
 pub mod taskstats;

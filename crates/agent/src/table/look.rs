@@ -7,14 +7,12 @@ use record::entry::{JobFrom, source};
 use record::rules::{Redactor, Rules};
 use record::wire::is_identifying;
 use sample::Proc;
-use sample::process::{Root, RootId};
+use sample::process::RootId;
 
 use super::draft::{About, Context, Entered, Exe, Owner};
-use super::{LOOK_WITH_GUEST_NS, LOOK_WITHOUT_GUEST_NS, Look, Process, Table};
+use super::{LOOK_WITH_GUEST_NS, LOOK_WITHOUT_GUEST_NS, Look, NOBODY, Process, Table};
 use crate::files::Namespace;
-use crate::first_look::{FirstLook, Memory, Terminal, asks_for_preload};
 use crate::job::{self, Job};
-use crate::peek::NOBODY;
 use crate::{clock, container, session};
 
 /// Arguments are kept up to this many bytes in all, as the guest keeps them.
@@ -41,7 +39,7 @@ impl Table {
         process.exec = 1;
         process.image.about.borrow_mut().earlier = true;
         self.live.insert(pid, process);
-        self.look_at_start(pid, None);
+        self.look_at_start(pid);
         self.look_at_details(pid);
         self.look_at_objects(pid);
         // Its ancestors may be unknown yet; the step daemon among them tells the job.
@@ -76,20 +74,18 @@ impl Table {
         }
     }
 
-    /// In which mount namespace a process is now; see [`Table::enter`].
+    /// In which mount namespace a process is, if not in ours; where its mother was if it is gone already.
     fn find_namespace(&mut self, pid: u32) -> Option<Entered> {
-        let (number, root) = self.glance.namespace(pid);
-        self.enter(pid, number, root)
-    }
-
-    /// Notes in which mount namespace a process was found, if not in ours; that of its mother if it was gone already.
-    fn enter(&mut self, pid: u32, number: Option<u64>, root: Option<Root>) -> Option<Entered> {
-        let is_hosts = number.is_some() && number == self.glance.host_namespace;
+        let number = self.around.proc.mount_namespace(pid);
+        let is_hosts = number.is_some() && number == self.host_namespace;
+        let root = (number.is_some() && number != self.own_namespace && !is_hosts)
+            .then(|| self.around.proc.root(pid))
+            .flatten();
         let process = self.live.get_mut(&pid)?;
         let known = process.context.namespace;
         let namespace = match number {
             None => known,
-            Some(number) if Some(number) == self.glance.own_namespace => None,
+            Some(number) if Some(number) == self.own_namespace => None,
             // No other one has its number while the first process lives.
             Some(number) if is_hosts => Some(Namespace { number, since: 0, root: RootId::default() }),
             Some(number) => {
@@ -105,18 +101,16 @@ impl Table {
         namespace.map(|namespace| Entered { namespace, root })
     }
 
-    /// Takes in what was seen of a program when it began, or looks now: a short program is gone in a moment.
-    pub(super) fn look_at_start(&mut self, pid: u32, look: Option<FirstLook>) {
-        let was_looked_at = look.is_some();
-        let FirstLook { at, namespace, root, exe, cgroup, terminal, cwd, memory, .. } =
-            look.unwrap_or_else(|| self.glance.at(pid));
-        let entered = self.enter(pid, namespace, root);
+    /// What must be read at once, because a short program is gone in a moment.
+    pub(super) fn look_at_start(&mut self, pid: u32) {
+        let entered = self.find_namespace(pid);
+        let exe = self.around.proc.exe(pid);
         let Some(process) = self.live.get_mut(&pid) else { return };
         if let Some(exe) = exe {
             process.image.source |= source::PROC;
             let mut about = process.image.about.borrow_mut();
             about.exe = Some(Exe::from(exe));
-            about.looked_at = at;
+            about.looked_at = clock::monotonic_ns();
         }
         process.image.about.borrow_mut().settle_exe();
         if process.credentials.real().is_none()
@@ -142,13 +136,11 @@ impl Table {
         let is_in_group = process.context.job.as_ref().is_some_and(is_in_step);
         let is_settled = is_in_group && uid != Some(0);
         if !is_settled {
-            self.take_job(pid, cgroup.as_deref(), terminal);
+            self.look_at_job(pid);
         }
         let expects_guest = self.live.get(&pid).is_some_and(|process| process.context.has_guest);
-        match (expects_guest, was_looked_at) {
-            (true, _) => {}
-            (false, true) => self.take_details(pid, memory, cwd, at),
-            (false, false) => self.look_at_details(pid),
+        if !expects_guest {
+            self.look_at_details(pid);
         }
         self.look_later.push(Look {
             due: clock::monotonic_ns() + LOOK_WITHOUT_GUEST_NS[0],
@@ -164,13 +156,8 @@ impl Table {
 
     pub(super) fn look_at_job(&mut self, pid: u32) {
         let lines = self.around.proc.cgroup(pid);
-        self.take_job(pid, lines.as_deref(), None);
-    }
-
-    /// Takes in what a process's control groups say, and in which terminal's session it is, where that is known.
-    fn take_job(&mut self, pid: u32, lines: Option<&[u8]>, terminal: Option<Terminal>) {
         let is_stepd = self.live.get(&pid).is_some_and(|process| process.is_stepd);
-        let told = lines.and_then(job::group).map(|group| self.job_in(pid, group));
+        let told = lines.as_deref().and_then(job::group).map(|group| self.job_in(pid, group));
         if let Some(job) = told.or_else(|| is_stepd.then(|| self.stepd_job(pid))?) {
             self.jobs_are_told = true;
             let Some(process) = self.live.get_mut(&pid) else { return };
@@ -182,10 +169,10 @@ impl Table {
         }
         let Some(process) = self.live.get_mut(&pid) else { return };
         let (proc, host) = (&self.around.proc, &self.around.host);
-        let own = lines.and_then(|lines| session::from_cgroup(lines, host));
+        let own = lines.and_then(|lines| session::from_cgroup(&lines, host));
         // Nobody leaves the session of a terminal but by beginning one, of which the kernel tells.
         let name = own.or_else(|| match &process.context.session {
-            None => session::of_terminal(proc, pid, terminal, host),
+            None => session::of_terminal(proc, pid, host),
             Some(_) => None,
         });
         if let Some(name) = name.filter(|name| Some(&**name) != process.context.session.as_deref()) {
@@ -204,26 +191,24 @@ impl Table {
 
     /// Arguments, directory and environment, of a process of which no guest speaks.
     pub(super) fn look_at_details(&mut self, pid: u32) {
-        let memory = self.peek(pid, move |proc| Some(Memory::read(proc, pid))).unwrap_or_default();
-        let cwd = self.around.proc.cwd(pid);
-        self.take_details(pid, memory, cwd, clock::monotonic_ns());
-    }
-
-    /// The same, as they were at a moment.
-    fn take_details(&mut self, pid: u32, memory: Memory, cwd: Option<Vec<u8>>, at: u64) {
-        let Memory { argv, environ, status } = memory;
+        let proc = &self.around.proc;
+        let (read, cwd) =
+            (self.peek(pid, move |proc| Some((proc.argv(pid), proc.environ(pid)))), proc.cwd(pid));
+        let (argv, environ) = read.unwrap_or_default();
         let Some(process) = self.live.get_mut(&pid) else { return };
         let Some(rules) = Rules::new(&self.around.rules) else { return };
         let mut about = process.image.about.borrow_mut();
         if about.from_guest {
             return;
         }
-        about.looked_at = at;
+        about.looked_at = clock::monotonic_ns();
         if let Some(environ) = environ {
             about.take_environment(&environ, rules);
         }
-        // A filter is why a guest that should speak does not.
-        about.seccomp = status.and_then(|status| status.seccomp).or(about.seccomp);
+        if about.preloaded == Some(true) {
+            // A filter is why a guest that should speak does not.
+            about.seccomp = proc.status(pid).and_then(|status| status.seccomp).or(about.seccomp);
+        }
         if about.off {
             return;
         }
@@ -332,7 +317,7 @@ impl About {
             let Some(at) = variable.iter().position(|b| *b == b'=') else { continue };
             let (name, value) = (&variable[..at], &variable[at + 1..]);
             match name {
-                b"LD_PRELOAD" => self.preloaded = Some(asks_for_preload(variable)),
+                b"LD_PRELOAD" => self.preloaded = Some(value.windows(11).any(|part| part == b"libjobglass")),
                 b"JOBGLASS" => self.off = matches!(value, b"off" | b"0" | b"no" | b"false"),
                 _ => {}
             }

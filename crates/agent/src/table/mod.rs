@@ -21,7 +21,7 @@ mod snapshot;
 mod spaces;
 #[cfg(test)]
 mod tests;
-pub mod usage;
+mod usage;
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -37,10 +37,9 @@ use sample::Proc;
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::files::Files;
-use crate::first_look::{FirstLook, Glance};
 use crate::kernel::{Event, Record, TaskStats};
 use crate::owners::Owners;
-use crate::peek::{NOBODY, Peeks};
+use crate::peek::Peeks;
 use crate::receive::Heard;
 use crate::shares::{Held, Shares};
 
@@ -68,6 +67,8 @@ const LOOK_WITHOUT_GUEST_NS: [u64; 2] = [20_000_000, 1_000_000_000];
 const LOOK_WITH_GUEST_NS: [u64; 4] = [2_000_000_000, 30_000_000_000, 300_000_000_000, 3_600_000_000_000];
 /// How many messages may wait for the event of their exec; a user has their share of them.
 const UNMATCHED_MAX: usize = 2048;
+/// Whom a process counts as whose user is not known.
+const NOBODY: u32 = u32::MAX;
 /// What a process takes in memory, and an image that has ended, without what is known about the program.
 const PROCESS_BYTES: usize = 1024;
 /// Users that have a socket of their own.
@@ -168,7 +169,9 @@ pub struct Table {
     users: HashMap<u32, u64>,
     new_users: Vec<u32>,
     gone_users: Vec<u32>,
-    glance: Glance,
+    /// The mount namespaces of the agent and of the first process: no containers are there.
+    own_namespace: Option<u64>,
+    host_namespace: Option<u64>,
     /// A control group or a step daemon has told a job: claims are not needed on this machine.
     jobs_are_told: bool,
     /// The cluster's name, as the first process of a job had it, for those that do not say.
@@ -202,8 +205,9 @@ impl PartialOrd for Look {
 
 impl Table {
     pub fn new(around: Surroundings) -> Table {
+        let own_namespace = around.proc.mount_namespace(std::process::id());
+        let host_namespace = around.proc.mount_namespace(1);
         Table {
-            glance: Glance::new(around.proc.clone()),
             around,
             live: HashMap::new(),
             waiting: VecDeque::new(),
@@ -216,6 +220,8 @@ impl Table {
             users: HashMap::new(),
             new_users: Vec::new(),
             gone_users: Vec::new(),
+            own_namespace,
+            host_namespace,
             jobs_are_told: false,
             cluster: None,
             accounts: Accounts::default(),
@@ -275,11 +281,6 @@ impl Table {
 
     /// What happened to a process.
     pub fn event(&mut self, event: Event) {
-        self.event_seen(event, None);
-    }
-
-    /// The same, with what was seen of a program when it was executed.
-    pub fn event_seen(&mut self, event: Event, look: Option<FirstLook>) {
         match event {
             Event::Fork { time, parent_tgid, child, child_tgid } => {
                 self.around.counters.forks.one();
@@ -287,7 +288,7 @@ impl Table {
             }
             Event::Exec { time, tgid } => {
                 self.around.counters.execs.one();
-                self.exec(time, tgid, look);
+                self.exec(time, tgid);
             }
             Event::Exit { time, pid, tgid, status } => self.exit(time, pid, tgid, status),
             Event::Session { tgid } => {
@@ -507,7 +508,7 @@ impl Table {
         }
     }
 
-    fn exec(&mut self, time: u64, pid: u32, look: Option<FirstLook>) {
+    fn exec(&mut self, time: u64, pid: u32) {
         if !self.live.contains_key(&pid) {
             // Its fork was lost, or it is a helper of the kernel's.
             let start = self.around.proc.stat(pid).map(|stat| self.around.clock.from_ticks(stat.start_ticks));
@@ -525,10 +526,10 @@ impl Table {
         let Some(process) = self.live.get_mut(&pid) else { return };
         let age = time.saturating_sub(process.image.start);
         let is_own_image = process.exec > 0 || age >= FORK_IMAGE_NS;
-        let base = match &look {
-            _ if process.exec == 0 && age < FORK_CHARGE_NS => Some(Base::default()),
-            Some(look) => usage::base_of(look.stat.as_ref(), look.cpu_ns),
-            None => usage::base_from_proc(&self.around.proc, pid),
+        let base = if process.exec == 0 && age < FORK_CHARGE_NS {
+            Some(Base::default())
+        } else {
+            usage::base_from_proc(&self.around.proc, pid)
         };
         let old = std::mem::replace(&mut process.image, Live::new(time));
         process.image.base = base;
@@ -555,7 +556,7 @@ impl Table {
         process.exec += 1;
         process.threads = 1;
         process.leader_status = None;
-        self.look_at_start(pid, look);
+        self.look_at_start(pid);
     }
 
     fn exit(&mut self, time: u64, pid: u32, tgid: u32, status: u32) {
@@ -729,7 +730,7 @@ impl Table {
         if let Some(process) = self.live.get_mut(&from.pid) {
             process.image.about.borrow_mut().space = self.spaces.claim(from.pid, time, Some(from.uid));
         }
-        self.look_at_start(from.pid, None);
+        self.look_at_start(from.pid);
     }
 
     /// The part of a user's share of memory that a process or an image takes; what does not fit is not followed.

@@ -3,7 +3,6 @@
 use record::entry::Used;
 use record::guest::Start;
 use sample::Proc;
-use sample::process::Stat;
 
 use crate::kernel::TaskStats;
 
@@ -103,18 +102,8 @@ pub fn earlier_peak(start: &Start) -> Option<u64> {
 
 /// What a process has used until now, as `/proc` says.
 pub fn base_from_proc(proc: &Proc, pid: u32) -> Option<Base> {
-    base_of(Some(&proc.stat(pid)?), proc.cpu_ns(pid))
-}
-
-/// Of less CPU time than this it is not asked how much of it was the kernel's.
-pub const ASKED_NS: u64 = 1_000_000;
-
-/// The same, from what was read before.
-pub fn base_of(stat: Option<&Stat>, cpu_ns: Option<u64>) -> Option<Base> {
-    let ticks = stat.map(|stat| (stat.user_ticks, stat.system_ticks));
-    let cpu_ns = cpu_ns.filter(|used| ticks.is_some() || *used < ASKED_NS)?;
-    let (user, system) = ticks.unwrap_or_default();
-    let (user_ns, system_ns) = split(cpu_ns, user, system);
+    let stat = proc.stat(pid)?;
+    let (user_ns, system_ns) = split(proc.cpu_ns(pid)?, stat.user_ticks, stat.system_ticks);
     Some(Base { user_ns, system_ns, io: None, is_origin: false })
 }
 

@@ -58,7 +58,7 @@ pub fn check_kernel(spool: &Content) -> Vec<Check> {
 
 fn saw_exit(connector: &mut Connector, pid: Option<u32>) -> bool {
     let mut seen = false;
-    let _ = connector.drain(usize::MAX, |event, _| {
+    let _ = connector.drain(usize::MAX, |event| {
         seen |= matches!(event, Event::Exit { tgid, .. } if Some(tgid) == pid);
     });
     seen

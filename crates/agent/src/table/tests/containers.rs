@@ -137,7 +137,7 @@ fn a_child_that_was_never_seen_is_where_its_mother_was() {
     assert_eq!(world.containers(11), [docker()]);
     // The mounts of the first process are no container's, whatever lies there.
     world.enter(1, 70, &root);
-    world.table.glance.host_namespace = world.table.around.proc.mount_namespace(1);
+    world.table.host_namespace = world.table.around.proc.mount_namespace(1);
     world.enter(12, 70, &root);
     world.begin(12, 1);
     assert_eq!(world.containers(12), [None]);
