@@ -50,7 +50,7 @@ pub fn take_short_turns() {
 /// One heap for all threads: with one for each, what one thread allocates and another frees stays with the heap of the first, and a text that
 /// grows moves to the heap where its first bytes happened to lie. Large buffers never come from the heap: the allocator would begin to take
 /// them from there once the first has been freed, and what is kept then fills parts of the holes that they leave. While a user ran 1,000
-/// programs with 250 kB of variables each, the agent took up to 116 MiB without these, and takes 60 to 69 with them.
+/// programs with 250 kB of variables each, the agent took up to 106 MiB without these, and takes 60 to 69 with them.
 pub fn keep_heap_compact() {
     const LARGE: i32 = 128 * 1024;
     // SAFETY: sets numbers of the allocator's, before other threads exist.
